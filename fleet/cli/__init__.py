@@ -1,0 +1,1 @@
+"""The `fleet` command. It parses and prints; the logic lives elsewhere."""

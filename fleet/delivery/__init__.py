@@ -1,0 +1,1 @@
+"""The HTTP edge: the libcurl client and the reading of its answers."""

@@ -1,0 +1,58 @@
+"""Every error Fleet raises on purpose. The docstring of each is what its user reads.
+
+FleetError
+├── InvalidMessage          a body that can never be delivered
+├── InvalidConfig           a router configuration or setting that cannot be applied
+├── StateError
+│   ├── StateUnavailable    Redis cannot be reached, or refuses us
+│   ├── StateFull           Redis has no memory left for what we asked
+│   └── Fenced              somebody with a newer epoch has taken over
+└── SourceError
+    ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
+    └── SourceFull          the queue cannot take more (a full disk, a quota)
+"""
+
+from __future__ import annotations
+
+
+class FleetError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail or (type(self).__doc__ or "").strip().rstrip("."))
+
+
+class InvalidMessage(FleetError):
+    """The message can never be delivered as it is."""
+
+
+class InvalidConfig(FleetError):
+    """The configuration cannot be applied."""
+
+
+class StateError(FleetError):
+    """The shared state refused the call."""
+
+
+class StateUnavailable(StateError):
+    """Redis cannot be reached."""
+
+
+class StateFull(StateError):
+    """Redis has no memory left."""
+
+
+class Fenced(StateError):
+    """A newer epoch has taken over."""
+
+
+class SourceError(FleetError):
+    """The queue refused the call."""
+
+
+class SourceUnavailable(SourceError):
+    """The queue cannot be reached."""
+
+
+class SourceFull(SourceError):
+    """The queue cannot take more messages."""

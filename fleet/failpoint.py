@@ -1,0 +1,62 @@
+"""Named places where a test may kill, stop or disturb a process, to prove what a crash there does.
+
+`FLEET_FAILPOINT=name:action[:nth]` arms one of them for this process; `action` is `kill` (SIGKILL),
+`stop` (SIGSTOP) or a word that only the place itself knows. Unarmed, `hit` costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+NAMES = frozenset(
+    {
+        # coordinator
+        "polled",  # taken from the source, not tracked
+        "tracked",  # tracked, not submitted
+        "submitted",  # submitted, the consumer does not know yet
+        "settled-read",  # settled outcomes read, nothing done with them
+        "acked-at-source",  # deleted at the source, still tracked
+        "untracked",  # nacks untracked, not yet nacked at the source
+        "nacked-at-source",  # nacked at the source, still on the settled list
+        "owned",  # queue lease won, older epochs not yet fenced in the pools
+        "fenced-pools",  # older epochs fenced, not yet reconciled
+        # worker
+        "claimed",  # claim answered, nothing sent
+        "claim-lost",  # claim sent, its answer thrown away
+        "requested",  # request on the wire, no answer yet
+        "answered",  # answer read, not settled
+        "settle-repeated",  # the same settle is sent twice
+        "settled",  # in the outbox, not copied
+        "copied",  # copied to the settled list, not trimmed
+    }
+)
+
+_name, _action, _nth = "", "", 1
+
+
+def arm(spec: str) -> None:
+    """Arm one place. An unknown name is an error: a failpoint that never fires proves nothing."""
+    global _name, _action, _nth
+    name, _, rest = spec.partition(":")
+    action, _, nth = rest.partition(":")
+    if name not in NAMES or not action:
+        raise ValueError(f"no such failpoint: {spec}")
+    _name, _action, _nth = name, action, int(nth or 1)
+
+
+def hit(name: str) -> str:
+    """Pass a place. Returns the armed action when it is this place's turn and not a signal, else ''."""
+    global _nth, _name
+    if name != _name:
+        return ""
+    _nth -= 1
+    if _nth > 0:
+        return ""
+    _name = ""  # fires once: a process that was stopped and goes on must not stop again
+    if _action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if _action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return ""
+    return _action

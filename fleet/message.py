@@ -1,0 +1,69 @@
+"""What travels: the message as a producer wrote it, and the checks that keep it deliverable."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from fleet.errors import InvalidMessage
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_NAME_CHARACTERS = 128
+DEFAULT_GROUP = "__DEFAULT__"
+DEFAULT_POOL = "DEFAULT-POOL"
+
+DispatchMode = Literal["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One delivery order. Unknown fields of a body are ignored, absent ones stay absent."""
+
+    id: str
+    mediation_target: str
+    pool_code: str = ""
+    auth_token: str = ""
+    mediation_type: Literal["HTTP"] = "HTTP"
+    message_group_id: str | None = None
+    high_priority: bool = False
+    dispatch_mode: DispatchMode | None = None
+
+
+_decoder = msgspec.json.Decoder(Message)
+_encoder = msgspec.json.Encoder()
+
+
+def decode(body: bytes) -> Message:
+    """Read a body, or say in one line why it can never be delivered."""
+    if len(body) > MAX_BODY_BYTES:
+        raise InvalidMessage(f"body is {len(body)} bytes, the limit is {MAX_BODY_BYTES}")
+    try:
+        message = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidMessage(f"body is not a message: {error}") from error
+    _check_name("id", message.id)
+    if message.message_group_id:
+        _check_name("messageGroupId", message.message_group_id)
+    if message.pool_code:
+        _check_name("poolCode", message.pool_code)
+    # Control characters would let a message write headers, and separate fields in our own records.
+    if not message.mediation_target.isprintable() or " " in message.mediation_target:
+        raise InvalidMessage("mediationTarget holds a control character or a space")
+    if not message.mediation_target.startswith(("http://", "https://")):
+        raise InvalidMessage("mediationTarget is not an http or https URL")
+    if not message.auth_token.isprintable():
+        raise InvalidMessage("authToken holds a control character")
+    return message
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def _check_name(field: str, value: str) -> None:
+    if not value:
+        raise InvalidMessage(f"{field} is empty")
+    if len(value) > MAX_NAME_CHARACTERS:
+        raise InvalidMessage(f"{field} has {len(value)} characters, the limit is {MAX_NAME_CHARACTERS}")
+    if not value.isprintable():
+        raise InvalidMessage(f"{field} holds an unprintable character")

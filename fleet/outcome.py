@@ -1,0 +1,64 @@
+"""What came of a delivery: a closed vocabulary, settled by one `match`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DEFAULT_RETRY_S = 30
+CASCADE_RETRY_S = 10
+QUEUE_FULL_RETRY_S = 30
+MIN_RETRY_S = 1
+MAX_RETRY_S = 43_200
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The endpoint took it: acked."""
+
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The endpoint can never take it (4xx, 501): acked, with a warning, so that it is not retried for ever."""
+
+    status: int
+    reason: str
+    critical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The endpoint did not take it now (5xx, 429, ack:false, timeout): nacked, shown again after `retry_s`."""
+
+    reason: str
+    retry_s: int | None = None
+    status: int = 0
+    again_at_once: bool = False
+    """Worth another attempt by the mediator itself before it is nacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """There was no endpoint to ask (refused, reset, no address): nacked with the default delay."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refenced:
+    """The endpoint knows a newer epoch for this group: the lease is dropped and nothing is settled."""
+
+    status: int = 412
+
+
+Outcome = Delivered | Rejected | Failed | Unreachable | Refenced
+OutcomeName = Literal["SUCCESS", "ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION", "FENCED"]
+
+
+def retry_delay_s(seconds: int | None) -> int:
+    """A delay as the seeds clamp it: 30 s where none (or 0) was asked for, else 1 s to 12 h."""
+    if not seconds:
+        return DEFAULT_RETRY_S
+    return max(MIN_RETRY_S, min(MAX_RETRY_S, seconds))

@@ -1,0 +1,94 @@
+"""The seam every queue is driven through: what the coordinator asks of a source, and a producer of a queue.
+
+A source answers for one queue. It is used by one coordinator at a time, from one event loop;
+an adapter of a blocking library brings its own thread. Calls that reach the queue raise
+`SourceUnavailable` when it is away; they are never retried inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One message as a poll returned it."""
+
+    broker_id: str
+    """The queue's own id of the message: the same at each redelivery, never used again for another."""
+    handle: str
+    """What acks this delivery of it. Printable, without control characters."""
+    body: bytes
+    group: str | None = None
+    receive_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A message that we were given and that is still ours to ack, nack or extend."""
+
+    broker_id: str
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What stands in the queue, for the dashboard and for `fleet queues`."""
+
+    waiting: int
+    """Visible now, whether or not an older message of the group holds them."""
+    invisible: int
+    """Leased, or delayed."""
+    oldest_s: float
+    """The age of the oldest message, 0 when the queue is empty."""
+
+
+class Source(Protocol):
+    """One queue to take messages from."""
+
+    name: str
+    holds_groups: bool
+    """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
+    visibility_ms: int
+
+    async def open(self) -> None: ...
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        """Up to `max_messages`, oldest first; waits at most `wait_ms` for the first. Cancelling it loses nothing."""
+
+    async def ack(self, held: Sequence[Held]) -> list[bool]:
+        """Delete each. False, in the same place, for one whose handle no longer counts."""
+
+    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        """Show each again after its own delay in ms (0: at once)."""
+
+    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        """Keep each invisible for `visibility_ms` from now."""
+
+    async def depth(self) -> Depth: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message on its way into a queue."""
+
+    id: str
+    body: bytes
+    group: str | None = None
+    dedup_id: str | None = None
+    delay_ms: int = 0
+
+
+class Publisher(Protocol):
+    """One queue to put messages into."""
+
+    async def open(self) -> None: ...
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        """Append in order. For each None where it was accepted (or was there already), else why it was not."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The pipeline: events become jobs, jobs become messages, attempts become reports."""
