@@ -134,6 +134,11 @@ def bare_uri(uri: str) -> str:
     return _SECRET_PARAMETER.sub("", _USER_INFO.sub(r"\1", uri)).rstrip("?&")
 
 
+def shown_uri(uri: str) -> str:
+    """A URI for people: even of one whose password was not encoded, nothing before the last @ is shown."""
+    return bare_uri(re.sub("://.*@", "://", uri))
+
+
 def effective_capacity(concurrency: int) -> int:
     return max(CAPACITY_PER_SLOT * concurrency, MIN_CAPACITY)
 
@@ -311,7 +316,7 @@ def _dump(config: RouterConfig, *, show: bool) -> bytes:
     queues = [
         {
             "queueName": queue.name,
-            "queueUri": bare_uri(queue.uri) if show else queue.uri,
+            "queueUri": shown_uri(queue.uri) if show else queue.uri,
             "connections": queue.connections,
             "visibilityTimeout": queue.visibility_timeout_s,
         }
