@@ -1,0 +1,109 @@
+"""One Redis connection pool per process, for a single server or a Cluster, errors translated at this edge."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from fleet.errors import StateError, StateFull, StateUnavailable
+
+Client = Any
+"""A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
+
+_READ_BYTES = 256 * 1024
+_TIMEOUT_S = 5.0
+
+
+def _options(timeout_s: float) -> dict[str, Any]:
+    # No retries below us: whether a call may be repeated is known only where it is made.
+    return {
+        "decode_responses": True,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_read_size": _READ_BYTES,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+async def connect(url: str, *, timeout_s: float = _TIMEOUT_S) -> Client:
+    """A client for `redis://`, `rediss://` or `unix://`; a Cluster is recognised by asking."""
+    try:
+        client = Redis.from_url(url, **_options(timeout_s))
+    except ValueError as error:
+        raise StateUnavailable(f"not a Redis URL: {safe_url(url)}") from error
+    with translated(url):
+        try:
+            info = await client.info("server")
+            if info.get("redis_mode") != "cluster":
+                _check_version(str(info.get("redis_version", "0")))
+                return client
+        except BaseException:
+            await client.aclose()
+            raise
+    await client.aclose()
+    options = _options(timeout_s)
+    del options["retry"]
+    cluster = RedisCluster.from_url(url, **options)
+    with translated(url):
+        await cluster.initialize()
+    return cluster
+
+
+async def subscribe_connection(client: Client, url: str) -> Redis:
+    """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel."""
+    if not isinstance(client, RedisCluster):
+        return client  # type: ignore[no-any-return]
+    return Redis.from_url(url, **_options(_TIMEOUT_S))
+
+
+@contextlib.contextmanager
+def translated(url: str = "") -> Iterator[None]:
+    """Turn what redis-py raises into our own errors."""
+    where = f" at {safe_url(url)}" if url else ""
+    try:
+        yield
+    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+        raise StateUnavailable(f"Redis{where} refuses us: {error}") from error
+    except exceptions.OutOfMemoryError as error:
+        raise StateFull(f"Redis{where} has no memory left") from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError, OSError) as error:
+        raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
+    except exceptions.ResponseError as error:
+        text = str(error)
+        if "OOM command not allowed" in text:
+            raise StateFull(f"Redis{where} has no memory left") from error
+        if text.startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")):
+            raise StateUnavailable(f"Redis{where} is not ready: {text}") from error
+        if "WRONGPASS" in text or "NOAUTH" in text or "invalid username-password" in text:
+            raise StateUnavailable(f"Redis{where} refuses us: {text}") from error
+        raise StateError(f"Redis{where} answered: {text}") from error
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Client]:
+    client = await connect(url)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def safe_url(url: str) -> str:
+    """The URL without its user and password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _check_version(version: str) -> None:
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    if numbers < (6, 2):
+        raise StateUnavailable(f"Redis is {version}, 6.2 or later is needed")

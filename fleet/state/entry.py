@@ -1,0 +1,82 @@
+"""One message as it stands in a pool: packed by the coordinator, read by the worker.
+
+In Redis an entry is a field of the pool's `entries`: its key is (queue, broker id), its value the rest.
+Only the token and the batch are read by scripts; they come first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.state.scripts import SEP
+
+Tier = Literal["r", "h"]
+
+
+@dataclass(slots=True)
+class Entry:
+    queue: str
+    broker_id: str
+    token: str
+    """Of this taking of the message from its source; a later redelivery gets another."""
+    batch: str
+    lane: str
+    """What is delivered one at a time: the group, or the message itself where no order is asked for."""
+    group: str
+    submitted_ms: int
+    message_id: str
+    target: str
+    auth_token: str
+    source_holds_groups: bool
+    high_priority: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.queue}{SEP}{self.broker_id}"
+
+    def fields(self) -> tuple[str, str, str, str, str]:
+        """Key, lane, tier, batch and value, as `submit` takes them."""
+        value = SEP.join(
+            (
+                self.token,
+                self.batch,
+                str(self.submitted_ms),
+                "1" if self.source_holds_groups else "0",
+                self.message_id,
+                self.target,
+                self.auth_token,
+                "" if self.group == self.lane else self.group,
+            )
+        )
+        return self.key, self.lane, "h" if self.high_priority else "r", self.batch, value
+
+
+def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
+    queue, _, broker_id = key.rpartition(SEP)
+    token, batch, submitted_ms, holds, message_id, target, auth_token, group = value.split(SEP)
+    return Entry(
+        queue,
+        broker_id,
+        token,
+        batch,
+        lane,
+        group or lane,
+        int(submitted_ms),
+        message_id,
+        target,
+        auth_token,
+        holds == "1",
+        tier == "h",
+    )
+
+
+ACK = "a"
+
+
+def nack(delay_ms: int) -> str:
+    return f"n{delay_ms}"
+
+
+def outbox_item(entry: Entry, verdict: str) -> str:
+    return f"{entry.queue}{SEP}{entry.broker_id}{SEP}{entry.token}{SEP}{verdict}"

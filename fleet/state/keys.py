@@ -1,0 +1,140 @@
+"""Every key name Fleet uses in Redis. Nowhere else is one spelled.
+
+Three families, one Cluster slot each: a pool, a source queue, the fleet. A script touches keys of one
+family member only. `docs/redis.md` lists them with their type and what bounds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WAKE_CHANNEL = "fleet:wake"
+"""Carries the code of a pool that has work, as soon as a script made it so."""
+ROOM_CHANNEL = "fleet:room"
+"""Carries the code of a pool that has room again, when a consumer waits for it."""
+SETTLED_CHANNEL = "fleet:settled"
+"""Carries the name of a queue whose settled list is no longer empty."""
+CHANGED_CHANNEL = "fleet:changed"
+"""Carries `config` for a new revision, `lease` when one was given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolKeys:
+    """One pool: its groups' queues, who leases them, and what its workers have settled."""
+
+    code: str
+
+    def _key(self, name: str) -> str:
+        return f"{{p:{self.code}}}:{name}"
+
+    @property
+    def settings(self) -> str:
+        return self._key("settings")
+
+    @property
+    def ready(self) -> str:
+        return self._key("ready")
+
+    @property
+    def entries(self) -> str:
+        return self._key("entries")
+
+    @property
+    def leases(self) -> str:
+        return self._key("leases")
+
+    @property
+    def owners(self) -> str:
+        return self._key("owners")
+
+    @property
+    def later(self) -> str:
+        return self._key("later")
+
+    @property
+    def high(self) -> str:
+        return self._key("high")
+
+    @property
+    def rate(self) -> str:
+        return self._key("rate")
+
+    @property
+    def failed(self) -> str:
+        return self._key("failed")
+
+    @property
+    def epochs(self) -> str:
+        return self._key("epochs")
+
+    @property
+    def outboxes(self) -> str:
+        return self._key("outboxes")
+
+    def outbox(self, worker: str) -> str:
+        return self._key(f"o:{worker}")
+
+    @property
+    def regular_group(self) -> str:
+        """Prefix of the list of a group's regular messages."""
+        return self._key("g:")
+
+    @property
+    def high_group(self) -> str:
+        """Prefix of the list of a group's high-priority messages."""
+        return self._key("h:")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """One source queue: what was taken from it, and what came of that."""
+
+    name: str
+
+    def _key(self, name: str) -> str:
+        # A brace in the name would end the hash tag early and split the family over slots.
+        tag = self.name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+        return f"{{q:{tag}}}:{name}"
+
+    @property
+    def tracked(self) -> str:
+        return self._key("tracked")
+
+    @property
+    def apps(self) -> str:
+        return self._key("apps")
+
+    @property
+    def settled(self) -> str:
+        return self._key("settled")
+
+    @property
+    def dead(self) -> str:
+        return self._key("dead")
+
+    @property
+    def owner(self) -> str:
+        return self._key("owner")
+
+
+class FleetKeys:
+    """What there is one of."""
+
+    config = "{fleet}:config"
+    leader = "{fleet}:leader"
+    processes = "{fleet}:processes"
+    beats = "{fleet}:beats"
+    pools = "{fleet}:pools"
+    """Every pool that exists in Redis, configured or still draining."""
+
+
+FAMILIES = (
+    "{p:*}:settings",
+    "{p:*}:epochs",
+    "{p:*}:rate",
+    "{p:*}:failed",
+    "{q:*}:owner",
+    "{q:*}:dead",
+    "{fleet}:*",
+)
+"""Globs of the keys that may remain once everything is delivered and acked."""

@@ -1,0 +1,244 @@
+-- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
+-- KEYS settings ready entries leases owners later high rate failed epochs outboxes outbox regular_group high_group
+-- ARGV now_ms worker ttl_ms want chunk quiet trims settlements …
+--   then each outbox item to trim, then each settlement:
+--   group epoch release cascade_ms batch items item…
+--   release: `keep` the lease, `ready` to give it back, or the ms after which the group may be leased again
+--   cascade_ms: '' or the delay of the nacks of the failed message's siblings
+--   item: key SEP token SEP verdict, the key being queue SEP broker id
+-- Returns {tag, due_ms, refused, yields, cascaded, claims}
+--   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
+--   refused: indices of settlements with a stale epoch; yields: of those whose group has a high-priority
+--   message now, so that the regular ones leased with it should be given back; cascaded: items made for siblings
+--   claims: group epoch tier n key value key value …, a lease each
+local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, outboxes, outbox,
+  regular_group, high_group = unpack(KEYS)
+local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local quiet, trims, settlements = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
+local now = time_ms(ARGV[1])
+local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
+local FAILED_BATCH_MS = 600000 -- a batch is submitted whole long before that
+local SWEEP = 100
+
+-- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
+local at = 8
+local trimmed = {''}
+for i = 1, trims do trimmed[i] = ARGV[at + i] end
+call_many('SREM', outbox, trimmed)
+at = at + trims
+
+-- Settle ------------------------------------------------------------------------------------------
+
+local function batch_of(value)
+  local _, rest = head_of(value)
+  return (head_of(rest))
+end
+
+-- Takes the failed message's siblings out of one list of its group; returns how many stay.
+local function cascade(list, batch, delay_ms, moved, gone)
+  local keys = redis.call('LRANGE', list, 0, -1)
+  local values = hmget_many(entries, keys)
+  local stay = {}
+  for i = 1, #keys do
+    if values[i] and batch_of(values[i]) == batch then
+      moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. delay_ms
+      gone[#gone + 1] = keys[i]
+    else
+      stay[#stay + 1] = keys[i]
+    end
+  end
+  if #stay < #keys then
+    redis.call('DEL', list)
+    call_many('RPUSH', list, stay)
+  end
+  return #stay
+end
+
+-- Takes the settled messages off the head of their list. False when they are not there: said twice.
+local function take(list, items, gone)
+  local keys = redis.call('LPOP', list, #items)
+  if not keys then return false end
+  for i = 1, #keys do
+    local key = keys[i]
+    if string.sub(items[i], 1, #key + 1) ~= key .. SEP then
+      local back = {}
+      for j = #keys, 1, -1 do back[#back + 1] = keys[j] end
+      redis.call('LPUSH', list, unpack(back))
+      return false
+    end
+    gone[#gone + 1] = key
+  end
+  return true
+end
+
+local function is_empty(group)
+  return redis.call('EXISTS', regular_group .. group, high_group .. group) == 0
+end
+
+local any_high = redis.call('EXISTS', high) == 1
+local refused, yields, cascaded, settled, gone, freed, again = {}, {}, {}, {}, {}, {}, {}
+local plans, groups = {}, {}
+for i = 1, settlements do
+  local items = {}
+  local n = tonumber(ARGV[at + 6])
+  for j = 1, n do items[j] = ARGV[at + 6 + j] end
+  groups[i] = ARGV[at + 1]
+  plans[i] = { epoch = ARGV[at + 2], release = ARGV[at + 3], cascade_ms = ARGV[at + 4], batch = ARGV[at + 5],
+    items = items }
+  at = at + 6 + n
+end
+local holders = hmget_many(owners, groups)
+for i = 1, settlements do
+  local plan, group, holder = plans[i], groups[i], holders[i]
+  local epoch, rest
+  if holder then epoch, rest = head_of(holder) end
+  if epoch ~= plan.epoch then
+    refused[#refused + 1] = i
+  else
+    local tier = head_of(rest)
+    local list = (tier == 'h' and high_group or regular_group) .. group
+    if #plan.items > 0 and take(list, plan.items, gone) then
+      for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
+      if plan.cascade_ms ~= '' then
+        redis.call('ZADD', failed, now + FAILED_BATCH_MS, plan.batch .. SEP .. group)
+        cascade(high_group .. group, plan.batch, plan.cascade_ms, cascaded, gone)
+        cascade(regular_group .. group, plan.batch, plan.cascade_ms, cascaded, gone)
+      end
+    end
+    if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
+    if plan.release == 'keep' then
+      if any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then yields[#yields + 1] = i end
+    else
+      freed[#freed + 1] = group
+      if not is_empty(group) then
+        if plan.release == 'ready' then
+          again[#again + 1] = group
+        else
+          redis.call('ZADD', later, now + tonumber(plan.release), group)
+        end
+      end
+    end
+  end
+end
+for i = 1, #cascaded do settled[#settled + 1] = cascaded[i] end
+if #gone > 0 then call_many('HDEL', entries, gone) end
+if #freed > 0 then
+  call_many('ZREM', leases, freed)
+  call_many('HDEL', owners, freed)
+end
+if #again > 0 then call_many('RPUSH', ready, again) end
+if #settled > 0 then
+  call_many('SADD', outbox, settled)
+  redis.call('SADD', outboxes, worker)
+elseif trims > 0 and redis.call('EXISTS', outbox) == 0 then
+  redis.call('SREM', outboxes, worker)
+end
+
+-- Claim -------------------------------------------------------------------------------------------
+
+local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity')
+local concurrency, per_minute = tonumber(config[1]), tonumber(config[2])
+if not concurrency then return { 'unknown', '', refused, yields, cascaded, {} } end
+
+-- A consumer that found the pool full is told when a quarter of it, or a share, has room again.
+if config[4] and #gone > 0 then
+  local room = tonumber(config[5]) - redis.call('HLEN', entries)
+  if room >= tonumber(config[4]) then
+    redis.call('HDEL', settings, 'waiting')
+    redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))
+  end
+end
+
+-- Leases whose holder did not renew them: their messages are still at the head of their lists.
+local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, SWEEP)
+if #lapsed > 0 then
+  redis.call('ZREM', leases, unpack(lapsed))
+  redis.call('HDEL', owners, unpack(lapsed))
+  for i = #lapsed, 1, -1 do
+    if not is_empty(lapsed[i]) then redis.call('LPUSH', ready, lapsed[i]) end
+  end
+end
+local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, SWEEP)
+if #due > 0 then
+  redis.call('ZREM', later, unpack(due))
+  redis.call('RPUSH', ready, unpack(due))
+end
+if config[3] then return { 'paused', '', refused, yields, cascaded, {} } end
+
+local held = redis.call('ZCARD', leases)
+local take_groups = math.min(want, concurrency - held)
+local rate_wait_ms, permits
+if per_minute then
+  chunk = 1
+  while true do
+    local oldest = redis.call('LINDEX', rate, -1)
+    if not oldest or tonumber(oldest) > now - RATE_WINDOW_MS then break end
+    redis.call('RPOP', rate)
+  end
+  local used = redis.call('LLEN', rate)
+  permits = per_minute - used
+  if permits <= 0 then
+    -- After a limit was lowered more than one has to lapse before the next.
+    rate_wait_ms = tonumber(redis.call('LINDEX', rate, permits - 1)) + RATE_WINDOW_MS - now
+  end
+  take_groups = math.min(take_groups, permits)
+end
+
+local claims, claimed = {}, 0
+if take_groups > 0 then
+  local taken = redis.call('LPOP', ready, take_groups)
+  if taken then
+    claimed = #taken
+    local epoch = next_epoch(tonumber(redis.call('HGET', epochs, 'last') or 0), now) - 1
+    local deadlines, holder, keys, tiers, counts = {}, {}, {}, {}, {}
+    for i = 1, claimed do
+      local group = taken[i]
+      local tier, listed = 'r', nil
+      if any_high then
+        listed = redis.call('LRANGE', high_group .. group, 0, chunk - 1)
+        if #listed > 0 then tier = 'h' end
+      end
+      if tier == 'r' then listed = redis.call('LRANGE', regular_group .. group, 0, chunk - 1) end
+      epoch = epoch + 1
+      deadlines[2 * i - 1], deadlines[2 * i] = now + ttl_ms, group
+      holder[2 * i - 1], holder[2 * i] = group, text(epoch) .. SEP .. tier .. SEP .. worker
+      tiers[i], counts[i] = tier, #listed
+      for j = 1, #listed do keys[#keys + 1] = listed[j] end
+    end
+    local values = hmget_many(entries, keys)
+    local n, first = 0, epoch - claimed
+    for i = 1, claimed do
+      claims[n + 1], claims[n + 2], claims[n + 3], claims[n + 4] = taken[i], text(first + i), tiers[i], counts[i]
+      n = n + 4
+    end
+    for i = 1, #keys do claims[n + 1], claims[n + 2] = keys[i], values[i]; n = n + 2 end
+    redis.call('HSET', epochs, 'last', text(epoch))
+    call_many('ZADD', leases, deadlines, 2)
+    call_many('HSET', owners, holder, 2)
+    if permits then
+      for _ = 1, claimed do redis.call('LPUSH', rate, now) end
+      redis.call('PEXPIRE', rate, RATE_WINDOW_MS)
+    end
+  end
+end
+
+-- Work is left that this worker does not take: somebody idle may.
+if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed)
+  and redis.call('EXISTS', ready) == 1 then
+  redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
+end
+
+-- Nothing to do now: say when to ask again, as nobody else may be there to wake us.
+local due_ms = ''
+if claimed < want then
+  local soonest = rate_wait_ms
+  for _, set in ipairs({ leases, later }) do
+    local next_one = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if next_one[2] then
+      local wait = tonumber(next_one[2]) - now + 1
+      if not soonest or wait < soonest then soonest = wait end
+    end
+  end
+  if soonest then due_ms = text(math.max(1, soonest)) end
+end
+return { 'ok', due_ms, refused, yields, cascaded, claims }

@@ -1,0 +1,14 @@
+-- held: which of these entries a pool holds, queued or settled into an outbox that is not copied yet.
+-- KEYS entries outboxes outbox
+-- ARGV key …
+--   outbox is the prefix of the workers' outboxes
+-- Returns {1 or 0 for each key, the items of all outboxes}
+local entries, outboxes, outbox = unpack(KEYS)
+local there = hmget_many(entries, ARGV)
+local flags = {}
+for i = 1, #ARGV do flags[i] = there[i] and 1 or 0 end
+local items = {}
+for _, worker in ipairs(redis.call('SMEMBERS', outboxes)) do
+  for _, item in ipairs(redis.call('SMEMBERS', outbox .. worker)) do items[#items + 1] = item end
+end
+return { flags, items }

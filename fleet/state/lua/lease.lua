@@ -1,0 +1,29 @@
+-- lease: acquire, renew or release the right to one thing.
+-- KEYS lease
+-- ARGV now_ms verb owner ttl_ms epoch
+--   verb: `acquire`, `renew` or `release`; epoch: of the grant to renew or release, else ''
+-- Returns {`granted`, epoch} | {`held`, epoch, owner, remaining_ms} | {`kept`} | {`lost`} | {`released`}
+local lease, verb, name, ttl_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local now = time_ms(ARGV[1])
+local is = redis.call('HMGET', lease, 'owner', 'epoch', 'deadline')
+local owner, epoch, deadline = is[1] or '', tonumber(is[2] or 0), tonumber(is[3] or 0)
+
+if verb == 'acquire' then
+  -- Asked again by its holder, the earlier grant's reply was lost: that grant is void.
+  if owner ~= '' and owner ~= name and deadline > now then
+    return { 'held', text(epoch), owner, text(deadline - now) }
+  end
+  local granted = text(next_epoch(epoch, now))
+  redis.call('HSET', lease, 'owner', name, 'epoch', granted, 'deadline', text(now + ttl_ms))
+  return { 'granted', granted }
+end
+
+if owner ~= name or is[2] ~= ARGV[5] then return { 'lost' } end
+if verb == 'release' then
+  redis.call('HSET', lease, 'owner', '', 'deadline', '0')
+  redis.call('PUBLISH', 'fleet:changed', 'lease')
+  return { 'released' }
+end
+if deadline <= now then return { 'lost' } end
+redis.call('HSET', lease, 'deadline', text(now + ttl_ms))
+return { 'kept' }

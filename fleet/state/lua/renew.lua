@@ -1,0 +1,21 @@
+-- renew: keep a worker's leases on groups of a pool, each known by its epoch.
+-- KEYS leases owners
+-- ARGV now_ms ttl_ms group epoch …
+-- Returns the groups that are not held any more under that epoch
+local leases, owners = unpack(KEYS)
+local now, ttl_ms = time_ms(ARGV[1]), tonumber(ARGV[2])
+local groups = {}
+for i = 3, #ARGV, 2 do groups[#groups + 1] = ARGV[i] end
+local holders = hmget_many(owners, groups)
+local kept, lost = {}, {}
+for i, group in ipairs(groups) do
+  local deadline = holders[i] and redis.call('ZSCORE', leases, group)
+  -- A lapsed lease stays lapsed: its holder has let go of it by its own clock.
+  if deadline and head_of(holders[i]) == ARGV[2 + 2 * i] and tonumber(deadline) > now then
+    kept[#kept + 1], kept[#kept + 2] = now + ttl_ms, group
+  else
+    lost[#lost + 1] = group
+  end
+end
+if #kept > 0 then call_many('ZADD', leases, kept, 2) end
+return lost

@@ -1,0 +1,208 @@
+"""A pool in Redis: groups' queues, leases on groups, outboxes. One typed wrapper per script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fleet.state.connect import Client, translated
+from fleet.state.entry import Entry, Tier, unpack
+from fleet.state.keys import PoolKeys
+from fleet.state.scripts import script
+
+SHARE = 50
+"""Messages of one batch are taken by a pool in shares of this many, each whole or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    concurrency: int
+    capacity: int
+    rate_limit_per_minute: int | None = None
+    on_failure: str = "return"
+    draining: bool = False
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What a worker finished of one lease, in order."""
+
+    group: str
+    epoch: str
+    items: list[str] = field(default_factory=list)
+    release: str = "keep"
+    """`keep`, `ready`, or the ms after which the group may be leased again."""
+    cascade_ms: str = ""
+    """Where the last item is a nack: the delay for the rest of its batch and group."""
+    batch: str = ""
+
+
+@dataclass(slots=True)
+class Claim:
+    """A lease on a group, and the messages at its head."""
+
+    group: str
+    epoch: str
+    entries: list[Entry]
+
+
+@dataclass(slots=True)
+class Exchanged:
+    tag: Literal["ok", "paused", "unknown"]
+    due_ms: int | None
+    refused: set[int]
+    yields: set[int]
+    cascaded: list[str]
+    claims: list[Claim]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    tag: Literal["ok", "unknown", "draining", "stale"]
+    accepted: int
+    room: int
+    cascaded: frozenset[int]
+
+
+class Pool:
+    """One pool. `now_ms` is for tests; empty means Redis TIME."""
+
+    def __init__(self, client: Client, code: str, *, now_ms: str = "") -> None:
+        self.client = client
+        self.code = code
+        self.keys = PoolKeys(code)
+        self.now_ms = now_ms
+        self._exchange_keys: tuple[str, list[str]] | None = None
+
+    async def exchange(
+        self,
+        worker: str,
+        *,
+        ttl_ms: int,
+        want: int = 0,
+        chunk: int = 1,
+        quiet: bool = False,
+        trims: Sequence[str] = (),
+        settlements: Sequence[Settlement] = (),
+    ) -> Exchanged:
+        """Settle, trim and claim in one call. `quiet`: we ask again at once, so wake nobody."""
+        arguments: list[str | int] = [
+            self.now_ms, worker, ttl_ms, want, chunk, "1" if quiet else "0", len(trims), len(settlements), *trims,
+        ]  # fmt: skip
+        for s in settlements:
+            arguments += (s.group, s.epoch, s.release, s.cascade_ms, s.batch, len(s.items))
+            arguments += s.items
+        tag, due, refused, yields, cascaded, claims = await script("exchange")(
+            self.client, self._keys_of_exchange(worker), arguments
+        )
+        return Exchanged(
+            tag,
+            int(due) if due else None,
+            {i - 1 for i in refused},
+            {i - 1 for i in yields},
+            cascaded,
+            _claims(claims),
+        )
+
+    def _keys_of_exchange(self, worker: str) -> list[str]:
+        if self._exchange_keys is None or self._exchange_keys[0] != worker:
+            keys = [
+                self.keys.outbox(worker) if key == "outbox" else str(getattr(self.keys, key))
+                for key in script("exchange").keys
+            ]
+            self._exchange_keys = worker, keys
+        return self._exchange_keys[1]
+
+    async def submit(self, queue: str, owner_epoch: str, entries: Sequence[Entry]) -> Submitted:
+        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, SHARE]
+        for entry in entries:
+            arguments += entry.fields()
+        s = script("submit")
+        tag, accepted, room, cascaded = await s(self.client, s.keys_of(self.keys), arguments)
+        return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded))
+
+    async def renew(self, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+        """Keep (group, epoch) leases; returns the groups that are lost."""
+        arguments: list[str | int] = [self.now_ms, ttl_ms]
+        for group, epoch in held:
+            arguments += (group, epoch)
+        s = script("renew")
+        lost: list[str] = await s(self.client, s.keys_of(self.keys), arguments)
+        return lost
+
+    async def configure(self, revision: str, settings: PoolSettings) -> bool:
+        s = script("configure")
+        rate = settings.rate_limit_per_minute
+        arguments: list[str | int] = [
+            revision,
+            settings.concurrency,
+            settings.capacity,
+            "" if rate is None else rate,
+            settings.on_failure,
+            "1" if settings.draining else "",
+        ]
+        return bool(await s(self.client, s.keys_of(self.keys), arguments))
+
+    async def pause(self, paused: bool) -> bool:
+        s = script("pause")
+        return bool(await s(self.client, s.keys_of(self.keys), ["1" if paused else ""]))
+
+    async def remove(self, revision: str) -> Literal["gone", "busy", "kept"]:
+        """Take the pool away if it is draining and empty."""
+        s = script("remove")
+        result: Literal["gone", "busy", "kept"] = await s(self.client, s.keys_of(self.keys), [revision])
+        return result
+
+    async def fence(self, queue: str, owner_epoch: str) -> bool:
+        s = script("fence")
+        return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch]))
+
+    async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
+        """Which entries the pool still queues, and every outbox item that may not have been copied yet."""
+        s = script("held")
+        flags, items = await s(
+            self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys)
+        )
+        return [bool(flag) for flag in flags], items
+
+    async def room(self, tell_at: int | None = None) -> int:
+        """How many more messages it takes; below `tell_at` it will publish its code when it has that many."""
+        s = script("room")
+        room: int = await s(self.client, s.keys_of(self.keys), ["" if tell_at is None else tell_at])
+        return room
+
+    async def outboxes(self) -> set[str]:
+        """Workers with outcomes that may not have reached their queues yet."""
+        with translated():
+            return set(await self.client.smembers(self.keys.outboxes))
+
+    async def outbox(self, worker: str) -> list[str]:
+        with translated():
+            return sorted(await self.client.smembers(self.keys.outbox(worker)))
+
+    async def trim_outbox(self, worker: str, items: Sequence[str]) -> int:
+        s = script("trim_outbox")
+        left: int = await s(self.client, [self.keys.outboxes, self.keys.outbox(worker)], [worker, *items])
+        return left
+
+
+def _claims(flat: list[str | int]) -> list[Claim]:
+    if not flat:
+        return []
+    heads: list[tuple[str, str, Tier, int]] = []
+    at = total = 0
+    # The heads come first; together they say how many entries stand behind them.
+    while at + 2 * total < len(flat):
+        group, epoch, tier, count = flat[at : at + 4]
+        heads.append((group, epoch, tier, int(count)))  # type: ignore[arg-type]
+        total += int(count)
+        at += 4
+    claims = []
+    for group, epoch, tier, count in heads:
+        entries = []
+        for i in range(at, at + 2 * count, 2):
+            entries.append(unpack(flat[i], flat[i + 1], group, tier))  # type: ignore[arg-type]
+        at += 2 * count
+        claims.append(Claim(group, epoch, entries))
+    return claims

@@ -1,0 +1,154 @@
+"""A source queue in Redis: what was taken from it and not yet acked there. One typed wrapper per script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.errors import Fenced
+from fleet.state.connect import Client, translated
+from fleet.state.keys import QueueKeys
+from fleet.state.scripts import SEP, script
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """What `track` says of one message."""
+
+    verdict: Literal["new", "redelivered", "requeued", "acked"]
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One outcome on its way to the source."""
+
+    broker_id: str
+    token: str
+    acked: bool
+    delay_ms: int
+    handle: str
+    """Empty where the message is not tracked under that token any more: nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A message between source and endpoint."""
+
+    broker_id: str
+    token: str
+    state: str
+    pool: str
+    message_id: str
+    group: str
+    tracked_ms: int
+    handle: str
+
+
+class Queue:
+    """One source queue, seen by its owner (`epoch`) or by a worker (which needs none)."""
+
+    def __init__(self, client: Client, name: str, *, epoch: str = "", now_ms: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.keys = QueueKeys(name)
+        self.epoch = epoch
+        self.now_ms = now_ms
+
+    async def track(self, messages: Sequence[tuple[str, str, str, str, str]]) -> list[Tracking]:
+        """Note (broker id, message id, pool, group, handle) of each before any pool hears of it."""
+        arguments: list[str | int] = [self.now_ms, self.epoch]
+        for message in messages:
+            arguments += message
+        s = script("track")
+        answer = await s(self.client, s.keys_of(self.keys), arguments)
+        self._check(answer[0])
+        return [_tracking(verdict) for verdict in answer[1:]]
+
+    async def report(self, outcomes: Sequence[tuple[str, str, str]]) -> int:
+        """Copy (broker id, token, verdict) to the settled list; any number of times."""
+        arguments: list[str | int] = [self.name]
+        for outcome in outcomes:
+            arguments += outcome
+        s = script("report")
+        new: int = await s(self.client, s.keys_of(self.keys), arguments)
+        return new
+
+    async def settled(self, *, applied: int, want: int) -> list[Settled]:
+        """Drop the first `applied` of the settled list, read the next."""
+        s = script("settled")
+        answer = await s(self.client, s.keys_of(self.keys), [self.epoch, applied, want])
+        self._check(answer[0])
+        return [
+            Settled(
+                answer[i],
+                answer[i + 1],
+                answer[i + 2] == "a",
+                int(answer[i + 2][1:] or 0),
+                answer[i + 3],
+            )
+            for i in range(1, len(answer), 4)
+        ]
+
+    async def untrack(self, messages: Sequence[tuple[str, str]], *, only_unsettled: bool = False) -> set[str]:
+        """Forget (broker id, token); returns the broker ids that were still tracked under that token."""
+        arguments: list[str | int] = [self.epoch, "t" if only_unsettled else ""]
+        for message in messages:
+            arguments += message
+        s = script("untrack")
+        answer = await s(self.client, s.keys_of(self.keys), arguments)
+        self._check(answer[0])
+        return set(answer[1:])
+
+    async def bury(self, letters: Sequence[str], *, keep: int) -> None:
+        s = script("bury")
+        self._check(await s(self.client, s.keys_of(self.keys), [self.epoch, keep, *letters]))
+
+    async def tracked_count(self) -> int:
+        with translated():
+            return int(await self.client.hlen(self.keys.tracked))
+
+    async def settled_count(self) -> int:
+        with translated():
+            return int(await self.client.llen(self.keys.settled))
+
+    async def dead_count(self) -> int:
+        with translated():
+            return int(await self.client.llen(self.keys.dead))
+
+    async def tracked(self, broker_ids: Sequence[str]) -> list[Tracked | None]:
+        with translated():
+            records = await self.client.hmget(self.keys.tracked, list(broker_ids)) if broker_ids else []
+        return [_tracked(b, r) if r else None for b, r in zip(broker_ids, records, strict=True)]
+
+    async def all_tracked(self) -> AsyncIterator[list[Tracked]]:
+        """Everything tracked, some hundred at a time."""
+        cursor = 0
+        while True:
+            with translated():
+                cursor, page = await self.client.hscan(self.keys.tracked, cursor, count=500)
+            yield [_tracked(broker, record) for broker, record in page.items()]
+            if not cursor:
+                return
+
+    def _check(self, tag: str) -> None:
+        if tag == "stale":
+            raise Fenced(f"queue {self.name} has another owner")
+
+
+def _tracking(verdict: str) -> Tracking:
+    match verdict[0]:
+        case "n":
+            return Tracking("new", verdict[1:])
+        case "q":
+            return Tracking("requeued")
+        case "a":
+            return Tracking("acked")
+        case _:
+            return Tracking("redelivered")
+
+
+def _tracked(broker_id: str, record: str) -> Tracked:
+    token, state, pool, message_id, group, tracked_ms, handle = record.split(SEP)
+    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle)

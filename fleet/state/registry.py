@@ -1,0 +1,89 @@
+"""The fleet in Redis: who lives, which configuration is in place, which pools exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fleet.state.connect import Client, translated
+from fleet.state.keys import FleetKeys
+from fleet.state.scripts import script
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRevision:
+    revision: str
+    body: bytes
+    checked_ms: int
+
+
+class Registry:
+    def __init__(self, client: Client, *, now_ms: str = "") -> None:
+        self.client = client
+        self.now_ms = now_ms
+
+    async def beat(self, name: str, record: dict[str, Any], *, ttl_ms: int) -> set[str]:
+        """Say that we live; returns the names of all who do."""
+        body = msgspec.json.encode(record).decode()
+        return await self._beat(name, body, ttl_ms)
+
+    async def leave(self, name: str) -> None:
+        await self._beat(name, "", 0)
+
+    async def alive(self) -> set[str]:
+        """The names of the living, asked by somebody who is not one of them."""
+        return await self._beat("", "", 0)
+
+    async def _beat(self, name: str, body: str, ttl_ms: int) -> set[str]:
+        s = script("beat")
+        return set(await s(self.client, s.keys_of(FleetKeys), [self.now_ms, name, ttl_ms, body]))
+
+    async def processes(self) -> list[dict[str, Any]]:
+        """What every living process says of itself."""
+        alive = await self.alive()
+        with translated():
+            records = await self.client.hgetall(FleetKeys.processes)
+        return [msgspec.json.decode(body) for name, body in sorted(records.items()) if name in alive]
+
+    async def publish_config(self, body: bytes) -> tuple[str, bool]:
+        """Put a configuration in place; returns its revision and whether it is new."""
+        s = script("publish_config")
+        revision, fresh = await s(self.client, s.keys_of(FleetKeys), [self.now_ms, body.decode()])
+        return str(revision), bool(fresh)
+
+    async def config(self) -> ConfigRevision | None:
+        with translated():
+            revision, body, checked = await self.client.hmget(FleetKeys.config, ["revision", "body", "checked_ms"])
+        if revision is None:
+            return None
+        return ConfigRevision(revision, body.encode(), int(checked or 0))
+
+    async def revision(self) -> str:
+        """The revision in place, '' for none."""
+        with translated():
+            return str(await self.client.hget(FleetKeys.config, "revision") or "")
+
+    async def pools(self) -> set[str]:
+        with translated():
+            return set(await self.client.smembers(FleetKeys.pools))
+
+    async def add_pools(self, codes: set[str]) -> None:
+        if codes:
+            with translated():
+                await self.client.sadd(FleetKeys.pools, *codes)
+
+    async def forget_pool(self, code: str) -> None:
+        with translated():
+            await self.client.srem(FleetKeys.pools, code)
+
+    async def memory_share(self) -> float:
+        """How full Redis is, 0 where it has no limit; the fullest node counts."""
+        with translated():
+            info = await self.client.info("memory")
+        nodes = [info] if "used_memory" in info else list(info.values())
+        return max(
+            (node["used_memory"] / node["maxmemory"] for node in nodes if node.get("maxmemory")),
+            default=0.0,
+        )

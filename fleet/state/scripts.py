@@ -1,0 +1,64 @@
+"""Lua scripts as files: loaded once, called by their digest, their contract read from their header."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from redis.exceptions import NoScriptError
+
+from fleet.state.connect import Client, translated
+
+SEP = "\x1f"
+"""Separates the fields of our records; no validated field can contain it."""
+
+
+class Script:
+    """One script. `keys` names what its KEYS are, in order, as its header says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source = _read("prelude") + "\n" + _read(name)
+        self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+        self.keys = _header(_read(name), "KEYS")
+        self.arguments = _header(_read(name), "ARGV")
+
+    def keys_of(self, family: object) -> list[str]:
+        """The KEYS, taken by name from a key family."""
+        return [str(getattr(family, key)) for key in self.keys]
+
+    async def __call__(self, client: Client, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
+        with translated():
+            try:
+                return await client.evalsha(self.digest, len(keys), *keys, *arguments)
+            except NoScriptError:
+                # The server restarted or failed over, and its script cache is gone. EVAL fills it again.
+                return await client.eval(self.source, len(keys), *keys, *arguments)
+
+
+@cache
+def script(name: str) -> Script:
+    return Script(name)
+
+
+@cache
+def _read(name: str) -> str:
+    return resources.files("fleet.state").joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+def _header(source: str, part: str) -> tuple[str, ...]:
+    found = re.search(rf"^-- {part} (.*)$", source, re.MULTILINE)
+    if found is None:
+        return ()
+    words = found.group(1).split(" …")[0].split(",")[0]
+    return tuple(words.split())
+
+
+def names() -> list[str]:
+    """Every script there is, for tests that look at all of them."""
+    files = resources.files("fleet.state").joinpath("lua").iterdir()
+    return sorted(f.name.removesuffix(".lua") for f in files if f.name.endswith(".lua") and f.name != "prelude.lua")
