@@ -1,0 +1,64 @@
+"""Fixtures of every suite: real servers, started once a session, as new for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import (
+    RedisCluster,
+    RedisServer,
+    Sink,
+    running_redis,
+    running_redis_cluster,
+    running_sink,
+)
+
+
+@pytest.fixture(scope="session")
+def _one_redis() -> Iterator[RedisServer]:
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(_one_redis: RedisServer) -> RedisServer:
+    """A real Redis without keys. A test that stops or kills one starts its own: `running_redis`."""
+    _one_redis.reset()
+    return _one_redis
+
+
+@pytest.fixture(scope="session")
+def _one_redis_cluster() -> Iterator[RedisCluster]:
+    with running_redis_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster(_one_redis_cluster: RedisCluster) -> RedisCluster:
+    """A real three-master cluster without keys."""
+    _one_redis_cluster.reset()
+    return _one_redis_cluster
+
+
+@pytest.fixture(scope="session")
+def sink() -> Iterator[Sink]:
+    """An endpoint that acks everything."""
+    with running_sink() as server:
+        yield server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long forms of the chaos tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    # Left out rather than skipped: the short form of each stands beside it and always runs.
+    kept = [item for item in items if item.get_closest_marker("long") is None]
+    left_out = [item for item in items if item.get_closest_marker("long") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
