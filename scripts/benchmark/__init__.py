@@ -1,0 +1,1 @@
+"""The benchmark: Fleet, its peers and the limits of this machine, in one run against one sink."""

@@ -1,0 +1,60 @@
+"""The table that ends a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmark.measure import Row, best_peer, verdicts
+from benchmark.report import compares_with_peers
+
+_KINDS = {"limit": "limits", "peer": "peers", "fleet": "Fleet"}
+# Wide enough for all columns where the output is a file and has no width of its own.
+_FILE_WIDTH = 150
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
+    table = Table(title="Best of each; ratios within this run", title_justify="left")
+    table.add_column("what")
+    table.add_column("best", justify="right", no_wrap=True)
+    table.add_column("slowest", justify="right", no_wrap=True)
+    table.add_column("setting")
+    table.add_column("× best peer", justify="right", no_wrap=True)
+    table.add_column("checks and budgets")
+    peer = best_peer(rows)
+    for kind, heading in _KINDS.items():
+        chosen = [row for row in rows if row.scenario.kind == kind]
+        if chosen:
+            table.add_section()
+            table.add_row(Text(heading, style="bold"))
+        for row in chosen:
+            table.add_row(*_cells(row, rows, peer))
+    console.print(table)
+
+
+def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
+    title = f"  {row.scenario.title}"
+    if row.best is None:
+        return [title, "-", "-", "", "", Text(row.error, style="red")]
+    setting, best = row.best
+    same = [measurement.value for tried, measurement in row.attempts if tried == setting]
+    slowest = min(same) if row.scenario.better == "higher" else max(same)
+    ratio = f"{best.value / peer.best[1].value:.2f}" if compares_with_peers(row) and peer and peer.best else ""
+    notes = Text()
+    for problem in row.problems:
+        notes.append(("; " if notes else "") + problem, style="red")
+    if not row.problems and "left" in best.details:
+        notes.append(f"{best.details['delivered']:,} delivered, source empty")
+    for verdict in verdicts(row, rows):
+        notes.append(("; " if notes else "") + verdict.text, style="green" if verdict.met else "yellow")
+    return [title, f"{_figure(best.value)} {best.unit}", _figure(slowest), setting, ratio, notes]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
