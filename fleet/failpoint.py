@@ -60,3 +60,9 @@ def hit(name: str) -> str:
         os.kill(os.getpid(), signal.SIGSTOP)
         return ""
     return _action
+
+
+def arm_if(spec: str) -> None:
+    """Arm what the settings name, if they name anything."""
+    if spec:
+        arm(spec)

@@ -144,7 +144,7 @@ def _tracking(verdict: str) -> Tracking:
         case "q":
             return Tracking("requeued")
         case "a":
-            return Tracking("acked")
+            return Tracking("acked", verdict[1:])
         case _:
             return Tracking("redelivered")
 

@@ -53,6 +53,6 @@ class Signals:
                         if waiting == 0:
                             self._on_subscribed()
         finally:
-            await pubsub.aclose()
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
             if connection is not self._client:
                 await connection.aclose()

@@ -3,7 +3,7 @@
 -- ARGV now_ms owner_epoch message …, five fields a message: broker_id app_id pool group handle
 -- Returns {`stale`} for an older owner, else {`ok`, verdict …}, one for each message
 --   n<token>: tracked under that token, submit it; r: here already, its handle was replaced;
---   q: another copy of a message in flight, ack it; a: settled as ack before, ack it
+--   q: another copy of a message in flight, ack it; a<token>: settled as ack before, ack it
 local owner, tracked, apps = unpack(KEYS)
 local now, epoch = time_ms(ARGV[1]), ARGV[2]
 local lease = redis.call('HMGET', owner, 'epoch', 'token')
@@ -28,11 +28,11 @@ for i = 1, count do
   local record = records[i] or in_batch[broker]
   local holder = holders[i] or app_in_batch[app]
   if record then
-    local was = head_of(select(2, head_of(record)))
+    local known, rest = head_of(record)
     -- Physical redelivery. Only the newest handle acks it, so the record follows.
     local kept = string.match(record, '^(.*' .. SEP .. ')[^' .. SEP .. ']*$')
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, kept .. handle
-    verdicts[i + 1] = was == 'a' and 'a' or 'r'
+    verdicts[i + 1] = head_of(rest) == 'a' and 'a' .. known or 'r'
   elseif holder and holder ~= broker
     and (in_batch[holder] or redis.call('HEXISTS', tracked, holder) == 1) then
     verdicts[i + 1] = 'q'

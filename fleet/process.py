@@ -1,0 +1,123 @@
+"""What every long-running process does: a name, a heartbeat, a clean end on SIGTERM, an honest one on a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.errors import StateError
+from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are in the fleet. A name is never used twice: a restarted process is another one."""
+
+    role: str
+    name: str
+    pid: int = field(default_factory=os.getpid)
+    host: str = field(default_factory=socket.gethostname)
+    started_at: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    @staticmethod
+    def new(role: str) -> Identity:
+        return Identity(role, f"{role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+
+
+class Heartbeat:
+    """Tells the registry that we live, and hears who else does."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        identity: Identity,
+        ttl_ms: int,
+        describe: Callable[[], dict[str, Any]],
+        on_alive: Callable[[set[str]], None] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._identity = identity
+        self._ttl_ms = ttl_ms
+        self._describe = describe
+        self._on_alive = on_alive
+
+    async def run(self) -> None:
+        while True:
+            await self.beat()
+            await asyncio.sleep(self._ttl_ms / 3000)
+
+    async def beat(self) -> None:
+        me = self._identity
+        record = {
+            "role": me.role,
+            "name": me.name,
+            "pid": me.pid,
+            "host": me.host,
+            "startedAt": me.started_at,
+            "queues": [],
+            "pools": [],
+            "epoch": "",
+            **self._describe(),
+        }
+        try:
+            alive = await self._registry.beat(me.name, record, ttl_ms=self._ttl_ms)
+        except StateError as error:
+            # Others will think us dead, rightly: without Redis we do nothing.
+            log.debug("no heartbeat: %s", error)
+            return
+        if self._on_alive is not None:
+            self._on_alive(alive)
+
+    async def leave(self) -> None:
+        try:
+            await self._registry.leave(self._identity.name)
+        except StateError as error:
+            log.debug("left without saying so: %s", error)
+
+
+class Life:
+    """Runs background tasks until a signal or a crash ends the process."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.crash: BaseException | None = None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._over.set)
+
+    def spawn(self, task: asyncio.Task[None]) -> None:
+        task.add_done_callback(self.check)
+        self._tasks.append(task)
+
+    def check(self, task: asyncio.Task[None]) -> None:
+        """A task that ended with an exception ends the process: going on half alive would hide it."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("ends because of an error", exc_info=error)
+            self.crash = self.crash or error
+            self._over.set()
+
+    def end(self) -> None:
+        self._over.set()
+
+    async def wait(self) -> None:
+        await self._over.wait()
+
+    async def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def exit_code(self) -> int:
+        return 1 if self.crash is not None else 0

@@ -1,0 +1,282 @@
+"""One pool as a worker sees it: the leases it holds there, what it owes, and one call in flight at a time.
+
+The call settles everything that finished while the last one was under way, and claims what there is room
+for. So batches are as large as the load makes them, and nothing waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from fleet import failpoint
+from fleet.clock import Clock
+from fleet.errors import StateError, StateUnavailable
+from fleet.lease import safe_deadline
+from fleet.state.entry import Entry
+from fleet.state.pool import Claim, Exchanged, Pool, Settlement
+
+if TYPE_CHECKING:
+    from fleet.delivery.client import Transfer
+    from workers.settle import Reporter
+
+log = logging.getLogger("fleet.worker")
+
+MAX_CLAIM = 64
+"""Groups a call asks for at most: a reply stays some 100 KB, and other workers get their turn."""
+CHUNK = 16
+"""Messages of one group under one lease: a group of many costs one claim in sixteen."""
+_RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
+
+
+class GroupLease:
+    """The right to deliver a group, and the messages that were at its head when it was granted."""
+
+    __slots__ = ("at", "attempt", "deadline_ms", "entries", "epoch", "group", "link", "retry", "transfer", "yielding")
+
+    def __init__(self, link: PoolLink, claim: Claim, deadline_ms: float) -> None:
+        self.link = link
+        self.group = claim.group
+        self.epoch = claim.epoch
+        self.entries = claim.entries
+        self.deadline_ms = deadline_ms
+        self.at = 0
+        self.attempt = 0
+        self.yielding = False
+        self.transfer: Transfer | None = None
+        self.retry: asyncio.TimerHandle | None = None
+
+    @property
+    def entry(self) -> Entry:
+        return self.entries[self.at]
+
+    def stop(self) -> None:
+        """Abort what is under way for it."""
+        if self.transfer is not None:
+            self.transfer.abort()
+            self.transfer = None
+        if self.retry is not None:
+            self.retry.cancel()
+            self.retry = None
+
+
+class Seats(Protocol):
+    """How many leases this process may still take, over all its pools."""
+
+    def take(self, most: int) -> int: ...
+
+    def give(self, seats: int) -> None: ...
+
+
+class PoolLink:
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        worker: str,
+        ttl_ms: int,
+        clock: Clock,
+        seats: Seats,
+        reporter: Reporter,
+        start: Callable[[GroupLease], None],
+        on_state: Callable[[StateError | None], None],
+        on_crash: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self.pool = pool
+        self.leases: dict[str, GroupLease] = {}
+        self.paused = False
+        self.known = True
+        self.stopping = False
+        self.starved = False
+        """It had no seat left when there may have been work."""
+        self._worker = worker
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+        self._seats = seats
+        self._reporter = reporter
+        self._start = start
+        self._on_state = on_state
+        self._on_crash = on_crash
+        self._owed: dict[GroupLease, Settlement] = {}
+        self._trims: list[str] = []
+        self._hungry = False
+        self._in_doubt = False
+        self._task: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is held, owed or under way."""
+        return bool(self.leases or self._owed or self._trims or self._task)
+
+    def wake(self) -> None:
+        """There may be work."""
+        self._hungry = True
+        self.poke()
+
+    def owe(self, lease: GroupLease) -> Settlement:
+        """What will be settled of this lease with the next call."""
+        settlement = self._owed.get(lease)
+        if settlement is None:
+            settlement = self._owed[lease] = Settlement(lease.group, lease.epoch)
+        return settlement
+
+    def end(self, lease: GroupLease, release: str = "ready") -> Settlement:
+        """Give a lease back with the next call; what it holds beyond that goes on waiting in its group."""
+        self._forget(lease)
+        settlement = self.owe(lease)
+        settlement.release = release
+        return settlement
+
+    def drop(self, lease: GroupLease) -> None:
+        """It is not ours any more: nothing is settled, nothing given back."""
+        lease.stop()
+        self._forget(lease)
+        self._owed.pop(lease, None)
+
+    def trim(self, items: list[str]) -> None:
+        """These outbox items have reached their queues."""
+        self._trims += items
+        self.poke()
+
+    def poke(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._exchange_while_due())
+            self._task.add_done_callback(self._on_crash)
+
+    def keep_leases(self) -> None:
+        """Drop leases whose deadline has come; renew those that are a third of the way there."""
+        now = self._clock.boot_ms()
+        ageing = False
+        for lease in list(self.leases.values()):
+            if now >= lease.deadline_ms:
+                log.warning("lease on %s in %s lapsed, delivery aborted", lease.group, self.pool.code)
+                self.drop(lease)
+                self._reporter.lost_lease()
+            elif lease.deadline_ms - now < self._ttl_ms * 0.6:
+                ageing = True
+        if ageing and self._renewal is None:
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+            self._renewal.add_done_callback(self._on_crash)
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed any more."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    # The call -----------------------------------------------------------------------------------
+
+    async def _exchange_while_due(self) -> None:
+        try:
+            while self._owed or self._trims or (self._hungry and not self.stopping):
+                await self._exchange()
+        finally:
+            self._task = None
+
+    async def _exchange(self) -> None:
+        want = 0 if self.stopping else self._seats.take(MAX_CLAIM)
+        self.starved = self._hungry and want == 0
+        self._hungry = False
+        if not want and not self._owed and not self._trims:
+            return
+        owed, self._owed = self._owed, {}
+        trims, self._trims = self._trims, []
+        leases, settlements = list(owed), list(owed.values())
+        asked_at_ms = self._clock.boot_ms()
+        try:
+            answer, asked_at_ms = await self._call(settlements, trims, want)
+        except BaseException:
+            self._seats.give(want)
+            raise
+        self._seats.give(want - len(answer.claims))
+        if answer.tag == "ok" and want and len(answer.claims) == want:
+            self._hungry = True
+        self.paused = answer.tag == "paused"
+        self.known = answer.tag != "unknown"
+        for i in answer.yields:
+            leases[i].yielding = True
+        if answer.refused:
+            self._reporter.refused(len(answer.refused))
+        items = answer.cascaded
+        for i, settlement in enumerate(settlements):
+            if settlement.items and i not in answer.refused:
+                items += settlement.items
+        if items:
+            self._reporter.report(self, items)
+        self._set_due(answer.due_ms)
+        if answer.claims:
+            failpoint.hit("claimed")
+            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
+            for claim in answer.claims:
+                lease = GroupLease(self, claim, deadline_ms)
+                self.leases[claim.group] = lease
+                self._start(lease)
+
+    async def _call(self, settlements: list[Settlement], trims: list[str], want: int) -> tuple[Exchanged, float]:
+        """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
+        pause_s = _RETRY_FROM_S
+        while True:
+            asked_at_ms = self._clock.boot_ms()
+            try:
+                answer = await self.pool.exchange(
+                    self._worker,
+                    ttl_ms=self._ttl_ms,
+                    want=want,
+                    chunk=CHUNK,
+                    quiet=want == MAX_CLAIM,
+                    trims=trims,
+                    settlements=settlements,
+                )
+                if answer.claims and failpoint.hit("claim-lost"):
+                    raise StateUnavailable("the answer was thrown away by a failpoint")
+                if settlements and failpoint.hit("settle-repeated"):
+                    raise StateUnavailable("the answer was thrown away by a failpoint")
+                self._on_state(None)
+            except StateError as error:
+                self._on_state(error)
+                self._in_doubt = True
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                continue
+            if self._in_doubt:
+                # An answer was lost, and with it which outcomes were accepted. The outbox knows.
+                self._in_doubt = False
+                self._hungry = True
+                self._reporter.recover(self)
+            return answer, asked_at_ms
+
+    def _set_due(self, due_ms: int | None) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if due_ms is not None:
+            self._due = asyncio.get_running_loop().call_later(due_ms / 1000, self.wake)
+
+    async def _renew(self) -> None:
+        try:
+            held = list(self.leases.values())
+            asked_at_ms = self._clock.boot_ms()
+            lost = set(await self.pool.renew([(lease.group, lease.epoch) for lease in held], ttl_ms=self._ttl_ms))
+            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
+            for lease in held:
+                if self.leases.get(lease.group) is not lease:
+                    continue  # ended while we asked
+                if lease.group in lost:
+                    log.warning("lease on %s in %s was lost, delivery aborted", lease.group, self.pool.code)
+                    self.drop(lease)
+                    self._reporter.lost_lease()
+                else:
+                    lease.deadline_ms = deadline_ms
+        except StateError as error:
+            # They may still be ours, until their deadlines.
+            self._on_state(error)
+        finally:
+            self._renewal = None
+
+    def _forget(self, lease: GroupLease) -> None:
+        if self.leases.get(lease.group) is lease:
+            del self.leases[lease.group]
+            self._seats.give(1)

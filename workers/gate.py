@@ -1,0 +1,23 @@
+"""May the next message of a lease go out now? Asked right before each request."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from workers.claim import GroupLease
+
+
+class Gate(Enum):
+    OPEN = "send it"
+    LAPSED = "the lease may be somebody else's by now"
+    GIVE_BACK = "what is left of it goes back to its group, in its order"
+
+
+def gate(lease: GroupLease, now_ms: float) -> Gate:
+    if now_ms >= lease.deadline_ms:
+        return Gate.LAPSED
+    link = lease.link
+    # Only between messages: what has begun is finished.
+    if lease.at > 0 and lease.attempt == 0 and (lease.yielding or link.paused or link.stopping):
+        return Gate.GIVE_BACK
+    return Gate.OPEN

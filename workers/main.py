@@ -1,0 +1,59 @@
+"""The worker process: wire and run, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import uvloop
+
+from fleet import failpoint
+from fleet.clock import SystemClock
+from fleet.delivery.client import HttpClient
+from fleet.process import Heartbeat, Identity, Life
+from fleet.settings import Settings
+from fleet.state.connect import connected
+from fleet.state.registry import Registry
+from workers.worker import Worker
+
+log = logging.getLogger("fleet.worker")
+
+
+async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
+    """Deliver until SIGTERM. Returns the exit code."""
+    failpoint.arm_if(settings.failpoint)
+    identity, life, clock = Identity.new("worker"), Life(), SystemClock()
+    async with connected(settings.redis.url) as client:
+        http = HttpClient(
+            http_version=settings.http.version,
+            connect_timeout_ms=settings.http.connect_timeout_ms,
+            max_idle_connections=settings.worker.max_in_flight * 2,
+        )
+        worker = Worker(
+            name=identity.name,
+            client=client,
+            redis_url=settings.redis.url,
+            http=http,
+            clock=clock,
+            life=life,
+            ttl_ms=settings.lease.ttl_ms,
+            timeout_ms=settings.http.timeout_ms,
+            max_in_flight=settings.worker.max_in_flight,
+            pool_globs=pool_globs,
+        )
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=worker.describe
+        )
+        await heartbeat.beat()
+        life.spawn(asyncio.get_running_loop().create_task(heartbeat.run()))
+        log.info("%s delivers", identity.name)
+        await worker.run()
+        http.close()
+        await heartbeat.leave()
+    log.info("%s has stopped", identity.name)
+    return life.exit_code()
+
+
+def run(settings: Settings, pool_globs: Sequence[str]) -> int:
+    return uvloop.run(serve(settings, pool_globs))

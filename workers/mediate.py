@@ -1,0 +1,104 @@
+"""Delivers the messages of a lease one after the other: up to three attempts each, every one with its own deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from fleet import failpoint
+from fleet.clock import Clock
+from fleet.delivery.classify import classify
+from fleet.delivery.client import HttpClient
+from fleet.delivery.reply import Reply
+from fleet.outcome import Failed, Outcome, Unreachable
+from fleet.state.entry import Entry
+from workers.claim import GroupLease
+from workers.gate import Gate, gate
+
+ATTEMPTS = 3
+BACKOFF_S = (1.0, 2.0)
+
+_JSON_HEADERS = ["Content-Type: application/json", "Accept: application/json"]
+_encode = msgspec.json.Encoder().encode
+
+
+class Mediator:
+    def __init__(
+        self,
+        *,
+        client: HttpClient,
+        clock: Clock,
+        timeout_ms: int,
+        on_outcome: Callable[[GroupLease, Outcome, float], None],
+        on_blocked: Callable[[GroupLease, Gate], None],
+        backoff_s: tuple[float, float] = BACKOFF_S,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._on_outcome = on_outcome
+        self._on_blocked = on_blocked
+        self._backoff_s = backoff_s
+
+    def deliver(self, lease: GroupLease) -> None:
+        """Send the message that is next under this lease."""
+        lease.attempt = 0
+        self._attempt(lease)
+
+    def _attempt(self, lease: GroupLease) -> None:
+        lease.retry = None
+        verdict = gate(lease, self._clock.boot_ms())
+        if verdict is not Gate.OPEN:
+            self._on_blocked(lease, verdict)
+            return
+        lease.attempt += 1
+        entry = lease.entry
+        try:
+            lease.transfer = self._client.post(
+                entry.target,
+                _headers(entry, lease.epoch, lease.attempt),
+                b'{"messageId":%b}' % _encode(entry.message_id),
+                timeout_ms=self._timeout_ms,
+                done=partial(self._answered, lease),
+            )
+        except Exception as error:
+            # libcurl refuses some URLs outright. Another attempt would not help, another message may go well.
+            outcome = Failed(f"the request cannot be made: {error}")
+            asyncio.get_running_loop().call_soon(self._report, lease, outcome)
+            return
+        failpoint.hit("requested")
+
+    def _answered(self, lease: GroupLease, reply: Reply) -> None:
+        lease.transfer = None
+        if self._clock.boot_ms() >= lease.deadline_ms:
+            # Read too late: somebody else may deliver this group by now, and his answer counts.
+            self._on_blocked(lease, Gate.LAPSED)
+            return
+        failpoint.hit("answered")
+        outcome = classify(reply)
+        again = isinstance(outcome, Unreachable) or (isinstance(outcome, Failed) and outcome.again_at_once)
+        if again and lease.attempt < ATTEMPTS and not lease.link.stopping:
+            delay_s = self._backoff_s[lease.attempt - 1]
+            lease.retry = asyncio.get_running_loop().call_later(delay_s, self._attempt, lease)
+            return
+        self._on_outcome(lease, outcome, reply.seconds)
+
+    def _report(self, lease: GroupLease, outcome: Outcome) -> None:
+        if lease.link.leases.get(lease.group) is lease:
+            self._on_outcome(lease, outcome, 0.0)
+
+
+def _headers(entry: Entry, epoch: str, attempt: int) -> list[str]:
+    headers = [
+        *_JSON_HEADERS,
+        f"Idempotency-Key: {entry.message_id}",
+        f"Fleet-Group: {entry.group}",
+        f"Fleet-Epoch: {epoch}",
+        f"Fleet-Attempt: {attempt}",
+    ]
+    if entry.auth_token:
+        headers.append(f"Authorization: Bearer {entry.auth_token}")
+    return headers

@@ -1,0 +1,233 @@
+"""One worker process: which pools it serves, how many leases it holds, when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from fleet.clock import Clock
+from fleet.delivery.client import HttpClient
+from fleet.errors import StateError
+from fleet.outcome import Outcome, Rejected
+from fleet.process import Life
+from fleet.state.connect import Client
+from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL
+from fleet.state.pool import Pool
+from fleet.state.registry import Registry
+from fleet.state.signals import Signals
+from workers.claim import GroupLease, PoolLink
+from workers.gate import Gate
+from workers.mediate import Mediator
+from workers.settle import Reporter, name_of, settle
+
+log = logging.getLogger("fleet.worker")
+
+SWEEP_S = 60.0
+"""Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
+thousand idle pools cost some seventeen calls a second."""
+STOP_WITHIN_S = 30.0
+
+
+class Worker:
+    def __init__(
+        self,
+        *,
+        name: str,
+        client: Client,
+        redis_url: str,
+        http: HttpClient,
+        clock: Clock,
+        life: Life,
+        ttl_ms: int,
+        timeout_ms: int,
+        max_in_flight: int,
+        pool_globs: Sequence[str] = ("*",),
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._clock = clock
+        self._life = life
+        self._ttl_ms = ttl_ms
+        self._globs = tuple(pool_globs)
+        self._seats_free = max_in_flight
+        self._links: dict[str, PoolLink] = {}
+        self._registry = Registry(client)
+        self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
+        self._mediator = Mediator(
+            client=http,
+            clock=clock,
+            timeout_ms=timeout_ms,
+            on_outcome=self._on_outcome,
+            on_blocked=self._on_blocked,
+        )
+        self._signals = Signals(
+            client=client,
+            url=redis_url,
+            handlers={WAKE_CHANNEL: self._on_wake, CHANGED_CHANNEL: self._on_changed},
+            on_subscribed=self._wake_all,
+        )
+        self._look = asyncio.Event()
+        self._away: str | None = None
+        self._stopping = False
+        self.outcomes: dict[str, Counter[str]] = {}
+
+    # Seats: the leases this process may hold, over all pools --------------------------------------
+
+    def take(self, most: int) -> int:
+        seats = min(most, self._seats_free)
+        self._seats_free -= seats
+        return seats
+
+    def give(self, seats: int) -> None:
+        was_full = self._seats_free == 0
+        self._seats_free += seats
+        if was_full and seats and not self._stopping:
+            # Pools that could not ask while we were full get their turn.
+            for link in self._links.values():
+                if link.starved:
+                    link.wake()
+
+    # Life -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for job in (self._signals.run(), self._keep_leases(), self._follow_pools(), self._sweep()):
+            self._life.spawn(loop.create_task(job))
+        await self._life.wait()
+        await self._stop()
+        await self._life.cancel()
+
+    async def _stop(self) -> None:
+        """Claim no more, finish the requests in flight, settle them, give the rest back."""
+        self._stopping = True
+        for link in self._links.values():
+            link.stopping = True
+            for lease in list(link.leases.values()):
+                if lease.transfer is None and lease.retry is not None:
+                    lease.stop()
+                    link.end(lease)
+            link.poke()
+        try:
+            async with asyncio.timeout(STOP_WITHIN_S):
+                while self._reporter.busy or any(link.busy for link in self._links.values()):
+                    # Once in a life: simpler than an event for each of the reasons to wait.
+                    await asyncio.sleep(0.005)  # noqa: ASYNC110
+        except TimeoutError:
+            held = sum(len(link.leases) for link in self._links.values())
+            log.warning("stopped with %d deliveries unfinished; their leases lapse by themselves", held)
+
+    def describe(self) -> dict[str, Any]:
+        """What the heartbeat says of us."""
+        return {
+            "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
+            "inFlight": sum(len(link.leases) for link in self._links.values()),
+            "redisAvailable": self._away is None,
+            "totals": {code: dict(counts) for code, counts in self.outcomes.items()},
+            "counts": dict(self._reporter.counts),
+        }
+
+    # Pools ----------------------------------------------------------------------------------------
+
+    async def _follow_pools(self) -> None:
+        while True:
+            self._look.clear()
+            try:
+                codes = await self._registry.pools()
+                for code in codes - self._links.keys():
+                    if any(fnmatch.fnmatchcase(code, glob) for glob in self._globs):
+                        self._open(code).wake()
+                for code in self._links.keys() - codes:
+                    if not self._links[code].busy:
+                        del self._links[code]
+            except StateError as error:
+                self._on_state(error)
+            try:
+                async with asyncio.timeout(self._ttl_ms / 2000):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    def _open(self, code: str) -> PoolLink:
+        link = self._links[code] = PoolLink(
+            pool=Pool(self._client, code),
+            worker=self.name,
+            ttl_ms=self._ttl_ms,
+            clock=self._clock,
+            seats=self,
+            reporter=self._reporter,
+            start=self._mediator.deliver,
+            on_state=self._on_state,
+            on_crash=self._life.check,
+        )
+        return link
+
+    def _on_wake(self, code: str) -> None:
+        if not self._stopping and (link := self._links.get(code)) is not None:
+            link.wake()
+
+    def _on_changed(self, _what: str) -> None:
+        self._look.set()
+
+    def _wake_all(self) -> None:
+        """Signals may have been missed: ask every pool."""
+        self._look.set()
+        for link in self._links.values():
+            link.wake()
+
+    async def _sweep(self) -> None:
+        while True:
+            codes = list(self._links)
+            for code in codes:
+                await asyncio.sleep(SWEEP_S / max(len(codes), 1))
+                self._on_wake(code)
+            if not codes:
+                await asyncio.sleep(1.0)
+
+    async def _keep_leases(self) -> None:
+        """From the delivery loop itself: a thread of its own would keep a wedged worker's leases alive."""
+        while True:
+            await asyncio.sleep(self._ttl_ms / 20_000)
+            for link in list(self._links.values()):
+                if link.leases:
+                    link.keep_leases()
+
+    def _on_state(self, error: StateError | None) -> None:
+        if error is None:
+            if self._away is not None:
+                log.info("Redis is back")
+                self._away = None
+                self._wake_all()
+        elif self._away is None:
+            self._away = str(error)
+            log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
+
+    # Outcomes -------------------------------------------------------------------------------------
+
+    def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
+        counts = self.outcomes.get(lease.link.pool.code)
+        if counts is None:
+            counts = self.outcomes[lease.link.pool.code] = Counter()
+        counts[name_of(outcome)] += 1
+        counts["ms"] += round(seconds * 1000)
+        if isinstance(outcome, Rejected):
+            log.warning("%s rejected by its endpoint for good: %s", lease.entry.message_id, outcome.reason)
+        if settle(lease, outcome):
+            self._mediator.deliver(lease)
+        lease.link.poke()
+
+    def _on_blocked(self, lease: GroupLease, verdict: Gate) -> None:
+        match verdict:
+            case Gate.LAPSED:
+                self._reporter.lost_lease()
+                lease.link.drop(lease)
+            case Gate.GIVE_BACK:
+                lease.link.end(lease)
+                lease.link.poke()
+            case Gate.OPEN:
+                pass
+            case _:
+                assert_never(verdict)
