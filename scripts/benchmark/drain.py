@@ -1,6 +1,6 @@
 """The one way a queue is measured: fill it, start its workers, time the sink's counter, see that it is empty.
 
-The rate is taken between two readings of the sink: when a tenth was delivered (all processes are up and warm)
+The rate is taken between two readings of the sink: when a fifth was delivered (all processes are up, node has compiled)
 and when the last was. What a queue does before its first delivery and after its last is in the details.
 """
 
@@ -19,7 +19,7 @@ from benchmark.errors import BenchError
 from benchmark.scenario import Measurement
 from benchmark.sink import Sink
 
-WARM_UP_SHARE = 0.1
+WARM_UP_SHARE = 0.2
 START_S = 60.0
 STALL_S = 20.0
 EMPTY_S = 15.0

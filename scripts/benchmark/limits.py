@@ -61,7 +61,7 @@ class Serial:
     """One request at a time: what a single group can do at most."""
 
     name: str = "serial"
-    title: str = "serial loop, 1 in flight, pycurl (one group's limit)"
+    title: str = "serial loop, 1 in flight (one group's limit)"
     kind: Kind = "limit"
     better: Better = "higher"
     settings: tuple[str, ...] = ("",)

@@ -7,11 +7,14 @@ minute then slows a round of everybody, and the best of each still compares.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmark.errors import BenchError
 from benchmark.ground import Ground
+from benchmark.load import Elsewhere
 from benchmark.scenario import BEST_PEER, ITSELF, Budget, Measurement, Scenario
+
+BUSY_ELSEWHERE = "busy_elsewhere"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,9 +59,8 @@ def measure(scenarios: Sequence[Scenario], ground: Ground, *, rounds: int) -> li
             _fail(row, error, ground)
     for number in range(1, rounds + 1):
         for row in rows:
-            # The settings are compared in the first round only; later rounds repeat the best of them.
-            settings = row.scenario.settings if number == 1 or row.best is None else (row.best[0],)
-            for setting in settings:
+            # All settings in every round: one noisy minute must not choose a peer's setting for it.
+            for setting in row.scenario.settings:
                 if not row.error:
                     _attempt(row, setting, f"round {number} of {rounds}", ground)
     return rows
@@ -67,11 +69,14 @@ def measure(scenarios: Sequence[Scenario], ground: Ground, *, rounds: int) -> li
 def _attempt(row: Row, setting: str, turn: str, ground: Ground) -> None:
     name = f"{row.scenario.name} ({setting})" if setting else row.scenario.name
     ground.say(f"{name}, {turn}")
+    elsewhere = Elsewhere(ground.sink.pid)
     try:
         measurement = row.scenario.attempt(ground, setting)
     except BenchError as error:
         _fail(row, error, ground)
         return
+    details = {**measurement.details, BUSY_ELSEWHERE: round(elsewhere.share(), 3)}
+    measurement = replace(measurement, details=details)
     row.attempts.append((setting, measurement))
     ground.say(f"{name}: {measurement.value:,.0f} {measurement.unit}" + "".join(f"; {p}" for p in measurement.problems))
 

@@ -14,8 +14,9 @@ _FRAME_INCHES = 1.4
 
 
 def draw(rows: Sequence[Row], path: Path) -> bool:
-    """Write the PNG. False if there is nothing to draw."""
+    """Write the PNG. False if there is nothing to draw; then an older one goes, too: it would not match the figures."""
     shown = [row for row in rows if row.best is not None and compares_with_peers(row)]
+    path.unlink(missing_ok=True)
     if not shown:
         return False
     # Imported here: it takes a second, which --list and --help should not.

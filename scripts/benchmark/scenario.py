@@ -58,7 +58,7 @@ class Scenario(Protocol):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Tunings to try in the first round; later rounds repeat the best of them. At least one, may be ''."""
+        """Tunings to try in each round; the best counts. At least one, which may be empty."""
 
     @property
     def budgets(self) -> tuple[Budget, ...]: ...

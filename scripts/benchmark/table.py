@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.measure import Row, best_peer, verdicts
+from benchmark.measure import BUSY_ELSEWHERE, Row, best_peer, verdicts
 from benchmark.report import compares_with_peers
 
 _KINDS = {"limit": "limits", "peer": "peers", "fleet": "Fleet"}
 # Wide enough for all columns where the output is a file and has no width of its own.
-_FILE_WIDTH = 150
+_FILE_WIDTH = 160
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -25,6 +25,7 @@ def print_table(rows: Sequence[Row]) -> None:
     table.add_column("best", justify="right", no_wrap=True)
     table.add_column("slowest", justify="right", no_wrap=True)
     table.add_column("setting")
+    table.add_column("busy elsewhere", justify="right")
     table.add_column("× best peer", justify="right", no_wrap=True)
     table.add_column("checks and budgets")
     peer = best_peer(rows)
@@ -41,7 +42,7 @@ def print_table(rows: Sequence[Row]) -> None:
 def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
     title = f"  {row.scenario.title}"
     if row.best is None:
-        return [title, "-", "-", "", "", Text(row.error, style="red")]
+        return [title, "-", "-", "", "", "", Text(row.error, style="red")]
     setting, best = row.best
     same = [measurement.value for tried, measurement in row.attempts if tried == setting]
     slowest = min(same) if row.scenario.better == "higher" else max(same)
@@ -53,7 +54,8 @@ def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
         notes.append(f"{best.details['delivered']:,} delivered, source empty")
     for verdict in verdicts(row, rows):
         notes.append(("; " if notes else "") + verdict.text, style="green" if verdict.met else "yellow")
-    return [title, f"{_figure(best.value)} {best.unit}", _figure(slowest), setting, ratio, notes]
+    busy = f"{float(best.details[BUSY_ELSEWHERE]):.0%}"
+    return [title, f"{_figure(best.value)} {best.unit}", _figure(slowest), setting, busy, ratio, notes]
 
 
 def _figure(value: float) -> str:

@@ -1,6 +1,6 @@
 """The Python peers' delivery: pycurl with one kept handle a thread, the fastest synchronous client there is for them.
 
-(In the same loop urllib3 made a fifth of its requests and requests.Session a fifteenth: they would be what is measured.)
+(In the same loop urllib3 made a fifth of its requests and requests.Session a fifteenth: they would set the pace.)
 """
 
 from __future__ import annotations
