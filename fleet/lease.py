@@ -49,6 +49,11 @@ class Lease:
         """Whether we may act on it now."""
         return bool(self.epoch) and self._clock.boot_ms() < self._deadline_ms
 
+    @property
+    def ageing(self) -> bool:
+        """Whether it is time to renew it: a third of its life is over."""
+        return self._deadline_ms - self._clock.boot_ms() < self._ttl_ms * 0.6
+
     async def acquire(self) -> bool:
         asked_at_ms = self._clock.boot_ms()
         answer = await self._call("acquire")

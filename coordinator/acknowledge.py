@@ -1,0 +1,86 @@
+"""Applies settled outcomes at the source, in the order that makes a crash between any two steps harmless.
+
+ack: at the source, then untrack. nack: untrack, then at the source, as it may be redelivered at once.
+The entry leaves the settled list last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from fleet import failpoint
+from fleet.errors import SourceUnavailable
+from fleet.lease import Lease
+from fleet.sources.base import Held, Source
+from fleet.state.queue import Queue, Settled
+
+log = logging.getLogger("fleet.coordinator")
+
+MOST = 500
+_SWEEP_S = 5.0  # a lost signal costs this long
+_RETRY_FROM_S, _RETRY_TO_S = 0.1, 5.0
+
+
+class Acknowledger:
+    """Acknowledges for one queue while its lease is held."""
+
+    def __init__(self, *, queue: Queue, source: Source, lease: Lease, counts: Counter[str]) -> None:
+        self._queue = queue
+        self._source = source
+        self._lease = lease
+        self._counts = counts
+        self._stopping = False
+        self.wake = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.wake.set()
+
+    def _ours(self) -> bool:
+        return self._lease.held and not self._stopping
+
+    async def run(self) -> None:
+        applied = 0
+        while self._ours():
+            self.wake.clear()
+            settled = await self._queue.settled(applied=applied, want=MOST)
+            applied = 0
+            if settled:
+                failpoint.hit("settled-read")
+                applied = await self._apply(settled)
+                continue
+            try:
+                async with asyncio.timeout(_SWEEP_S):
+                    await self.wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _apply(self, settled: list[Settled]) -> int:
+        """Returns how many are done with; 0 once the lease is gone."""
+        acks = [s for s in settled if s.acked and s.handle]
+        nacks = [s for s in settled if not s.acked and s.handle]
+        pause_s = _RETRY_FROM_S
+        while self._ours():
+            try:
+                accepted = await self._source.ack([Held(s.broker_id, s.handle) for s in acks]) if acks else []
+                failpoint.hit("acked-at-source")
+                # One whose handle expired stays tracked as acked: its redelivery is acked at once.
+                over = [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
+                over += [(s.broker_id, s.token) for s in nacks]
+                gone = await self._queue.untrack(over) if over else set()
+                failpoint.hit("untracked")
+                self._counts["acked"] += len(acks)
+                if nacks and self._lease.held:
+                    self._counts["nacked"] += len(nacks)
+                    await self._source.nack(
+                        [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
+                    )
+                    failpoint.hit("nacked-at-source")
+                return len(settled)
+            except SourceUnavailable as error:
+                log.warning("%s: %d outcomes wait", error, len(settled))
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_TO_S)
+        return 0

@@ -1,0 +1,180 @@
+"""Takes a batch in: track in the queue's slot, then submit to the pools, then hand back what did not fit."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from coordinator.route import Malformed, Routed, route
+from fleet import failpoint
+from fleet.errors import Fenced, StateUnavailable
+from fleet.lease import Lease
+from fleet.outcome import CASCADE_RETRY_S, QUEUE_FULL_RETRY_S
+from fleet.sources.base import Held, Received, Source
+from fleet.state.connect import Client
+from fleet.state.entry import Entry
+from fleet.state.pool import Pool
+from fleet.state.queue import Queue, Tracking
+
+log = logging.getLogger("fleet.coordinator")
+
+NO_SUCH_POOL_RETRY_S = 1
+"""A pool that the configuration names and Redis does not know yet, or that is just being removed."""
+SUBMIT_MOST = 500
+"""Entries a call: a script is not interrupted, and others wait for it."""
+DEAD_LETTERS_KEPT = 1000
+DEAD_BODY_BYTES = 64 * 1024
+
+
+class Admission:
+    """Admits the batches of one queue."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        queue: Queue,
+        source: Source,
+        lease: Lease,
+        pool_for: Callable[[str], str],
+        on_room: Callable[[str, int], None],
+        on_held: Callable[[list[tuple[str, str]]], None],
+        counts: Counter[str],
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._source = source
+        self._lease = lease
+        self._pool_for = pool_for
+        self._on_room = on_room
+        self._on_held = on_held
+        self._counts = counts
+        self._pools: dict[str, Pool] = {}
+
+    async def admit(self, batch: Sequence[Received]) -> None:
+        """Raises an error that ends this ownership; the next owner, perhaps we again, reconciles."""
+        routed, malformed = route(batch, self._pool_for)
+        self._counts["received"] += len(batch)
+        if malformed:
+            await self._bury(malformed)
+        if not routed:
+            return
+        tracking = await self._queue.track(
+            [(r.received.broker_id, r.message.id, r.pool, r.lane, r.received.handle) for r in routed]
+        )
+        failpoint.hit("tracked")
+        fresh = [(r, t) for r, t in zip(routed, tracking, strict=True) if t.verdict == "new"]
+        if len(fresh) < len(routed):
+            await self._recognise(routed, tracking)
+        batch_id = secrets.token_hex(8)
+        by_pool: dict[str, list[tuple[Routed, Tracking]]] = {}
+        for r, t in fresh:
+            by_pool.setdefault(r.pool, []).append((r, t))
+        returned: list[tuple[Routed, Tracking, int]] = []
+        for code, share in by_pool.items():
+            returned += await self._submit(code, share, batch_id)
+        failpoint.hit("submitted")
+        self._on_held([(r.received.broker_id, t.token) for r, t in fresh])
+        if returned:
+            await self._hand_back(returned)
+
+    async def _submit(
+        self, code: str, share: list[tuple[Routed, Tracking]], batch_id: str
+    ) -> list[tuple[Routed, Tracking, int]]:
+        """Returns what the pool did not take, each with the seconds after which it may come again."""
+        pool = self._pools.get(code)
+        if pool is None:
+            pool = self._pools[code] = Pool(self._client, code)
+        holds_groups, now_ms, name = self._source.holds_groups, time.time_ns() // 1_000_000, self._queue.name
+        entries = [
+            Entry(
+                name,
+                r.received.broker_id,
+                t.token,
+                batch_id,
+                r.lane,
+                r.group,
+                now_ms,
+                r.message.id,
+                r.message.mediation_target,
+                r.message.auth_token,
+                holds_groups,
+                r.message.high_priority,
+            )
+            for r, t in share
+        ]
+        returned: list[tuple[Routed, Tracking, int]] = []
+        for first in range(0, len(entries), SUBMIT_MOST):
+            part = entries[first : first + SUBMIT_MOST]
+            answer = await pool.submit(name, self._queue.epoch, part)
+            if answer.tag == "stale":
+                raise Fenced(f"queue {name} has another owner")
+            returned += [(*share[first + i], CASCADE_RETRY_S) for i in sorted(answer.cascaded)]
+            if answer.tag != "ok":
+                return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
+            self._on_room(code, answer.room)
+            if answer.accepted < len(part):
+                self._counts["refused"] += len(entries) - first - answer.accepted
+                log.warning("pool %s is full: %d messages of %s go back for %d s",
+                            code, len(entries) - first - answer.accepted, name, QUEUE_FULL_RETRY_S)  # fmt: skip
+                # All behind the first refusal goes back, or a group's later messages would overtake.
+                return returned + [(r, t, QUEUE_FULL_RETRY_S) for r, t in share[first + answer.accepted :]]
+        return returned
+
+    async def _hand_back(self, returned: list[tuple[Routed, Tracking, int]]) -> None:
+        gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned])
+        self._check_lease()
+        await self._source.nack(
+            [
+                (Held(r.received.broker_id, r.received.handle), seconds * 1000)
+                for r, _, seconds in returned
+                if r.received.broker_id in gone
+            ]
+        )
+
+    async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
+        """Copies of messages in flight, and messages that were settled as ack before their handle expired."""
+        seen = list(zip(routed, tracking, strict=True))
+        over = [(r, t) for r, t in seen if t.verdict in ("requeued", "acked")]
+        again = [(r.received.broker_id, t.token) for r, t in seen if t.verdict == "redelivered"]
+        self._counts["redelivered"] += len(again)
+        if over:
+            self._check_lease()
+            await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
+            settled = [(r.received.broker_id, t.token) for r, t in over if t.verdict == "acked"]
+            if settled:
+                await self._queue.untrack(settled)
+
+    async def _bury(self, malformed: list[Malformed]) -> None:
+        """Keep them before they are acked: a crash between the two keeps them twice, never not at all."""
+        letters = []
+        for m in malformed:
+            log.warning("message %s of %s can never be delivered: %s",
+                        m.received.broker_id, self._queue.name, m.reason)  # fmt: skip
+            letters.append(
+                msgspec.json.encode(
+                    {
+                        "brokerMessageId": m.received.broker_id,
+                        "queueId": self._queue.name,
+                        "reason": m.reason,
+                        "bodyBytes": len(m.received.body),
+                        "body": m.received.body[:DEAD_BODY_BYTES].decode("utf-8", "replace"),
+                        "t": time.time_ns() // 1_000_000,
+                    }
+                ).decode()
+            )
+        self._counts["malformed"] += len(malformed)
+        await self._queue.bury(letters, keep=DEAD_LETTERS_KEPT)
+        self._check_lease()
+        await self._source.ack([Held(m.received.broker_id, m.received.handle) for m in malformed])
+
+    def _check_lease(self) -> None:
+        if not self._lease.held:
+            raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
+
+

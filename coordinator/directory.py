@@ -1,0 +1,71 @@
+"""The configuration in force, as a coordinator follows it while running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fleet.config import QueueConfig, RouterConfig, parse_router_config
+from fleet.errors import InvalidConfig, StateError
+from fleet.message import DEFAULT_POOL
+from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet.coordinator")
+
+
+class Directory:
+    """Which pools there are, and which queues."""
+
+    def __init__(self, *, registry: Registry, look_every_s: float, on_change: Callable[[], None]) -> None:
+        self._registry = registry
+        self._on_change = on_change
+        self._look_every_s = look_every_s
+        self._look = asyncio.Event()
+        self.revision = ""
+        self.config = RouterConfig()
+        self.pools: frozenset[str] = frozenset()
+
+    def look(self) -> None:
+        """A new revision may be in place."""
+        self._look.set()
+
+    async def run(self) -> None:
+        while True:
+            self._look.clear()
+            await self.refresh()
+            try:
+                async with asyncio.timeout(self._look_every_s):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    async def refresh(self) -> None:
+        try:
+            # The revision alone first: the body of a thousand pools is not read every few seconds.
+            revision = await self._registry.revision()
+            if not revision or revision == self.revision:
+                return
+            found = await self._registry.config()
+        except StateError as error:
+            log.debug("configuration not read: %s", error)
+            return
+        if found is None:
+            return
+        try:
+            self.config = parse_router_config(found.body)
+        except InvalidConfig as error:
+            # A syncer of a newer release may know more than we do: what we have stays in force.
+            log.error("revision %s of the configuration is not for us: %s", found.revision, error)
+            return
+        self.revision = found.revision
+        self.pools = frozenset(pool.code for pool in self.config.pools)
+        log.info("configuration %s: %d queues, %d pools", self.revision, len(self.config.queues), len(self.pools))
+        self._on_change()
+
+    def queues(self) -> dict[str, QueueConfig]:
+        return {queue.name: queue for queue in self.config.queues}
+
+    def pool_for(self, code: str) -> str:
+        """Where a message with this pool code goes."""
+        return code if code in self.pools else DEFAULT_POOL

@@ -1,0 +1,219 @@
+"""Which queues this coordinator owns, and whether it leads: one lease each, shared out fairly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from coordinator.consume import Consumer
+from coordinator.directory import Directory
+from coordinator.room import Rooms
+from fleet.clock import Clock
+from fleet.config import QueueConfig
+from fleet.errors import Fenced, FleetError, StateError
+from fleet.lease import Lease
+from fleet.sources.base import Source
+from fleet.sources.open import open_source
+from fleet.state.connect import Client
+from fleet.state.keys import FleetKeys, QueueKeys
+from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet.coordinator")
+
+_ROUNDS = 10
+"""A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
+_AFTER_ERROR_MS = 2000
+
+
+class Owned:
+    """One queue of ours, from the grant of its lease to its end."""
+
+    def __init__(self, config: QueueConfig, lease: Lease) -> None:
+        self.config = config
+        self.lease = lease
+        self.consumer: Consumer | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        if self.consumer is not None:
+            self.consumer.stop()
+
+
+class Lead:
+    """Acquires, renews and gives back leases. Everything else a coordinator does hangs on one of them."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        client: Client,
+        directory: Directory,
+        clock: Clock,
+        ttl_ms: int,
+        rooms: Rooms,
+        on_crash: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._registry = Registry(client)
+        self._directory = directory
+        self._clock = clock
+        self._ttl_ms = ttl_ms
+        self._rooms = rooms
+        self._on_crash = on_crash
+        self._look = asyncio.Event()
+        self._stopping = False
+        self._not_before: dict[str, float] = {}
+        self._leases: dict[str, Lease] = {}
+        self._over_share_since: float | None = None
+        self.alive: set[str] = {name}
+        """Every process of the fleet, as of the last round."""
+        self.owned: dict[str, Owned] = {}
+        self.counts: dict[str, Counter[str]] = {}
+        self.leadership = self._lease(FleetKeys.leader)
+
+    def look(self) -> None:
+        """A lease may be free."""
+        self._look.set()
+
+    def on_settled(self, queue: str) -> None:
+        owned = self.owned.get(queue)
+        if owned is not None and owned.consumer is not None:
+            owned.consumer.acknowledger.wake.set()
+
+    async def run(self) -> None:
+        while not self._stopping:
+            self._look.clear()
+            soon_ms = await self._round()
+            try:
+                async with asyncio.timeout(soon_ms / 1000):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self) -> None:
+        """Give every lease back, so that the others need not wait for it to lapse."""
+        self._stopping = True
+        self._look.set()
+        owned = list(self.owned.values())
+        for one in owned:
+            one.stop()
+        tasks = [one.task for one in owned if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        try:
+            await self.leadership.release()
+        except StateError as error:
+            log.debug("leadership not given back: %s", error)
+
+    # A round --------------------------------------------------------------------------------------
+
+    async def _round(self) -> float:
+        """Renew what we have, take what is free and due to us. Returns the ms until the next."""
+        soon_ms = self._ttl_ms / _ROUNDS
+        try:
+            alive = await self._registry.alive()
+            self.alive = alive | {self.name}
+            await self._keep_leadership()
+            if not self.leadership.held and self.leadership.held_by is not None:
+                soon_ms = min(soon_ms, self.leadership.held_by.remaining_ms + 5)
+            for one in list(self.owned.values()):
+                if one.lease.ageing and not await one.lease.renew():
+                    log.warning("lost the lease on queue %s", one.config.name)
+                    one.stop()
+            soon_ms = min(soon_ms, await self._share_out())
+        except StateError as error:
+            self.leadership.drop()
+            log.warning("%s", error)
+        return max(soon_ms, 10.0)
+
+    async def _keep_leadership(self) -> None:
+        lease = self.leadership
+        if not lease.held or (lease.ageing and not await lease.renew()):
+            was = self.leadership.epoch
+            if await self.leadership.acquire() and not was:
+                log.info("%s leads the fleet", self.name)
+
+    async def _share_out(self) -> float:
+        queues = self._directory.queues()
+        for name, one in list(self.owned.items()):
+            if queues.get(name) != one.config:
+                one.stop()  # gone from the configuration, or changed there: begun anew below
+        coordinators = sum(name.startswith("coordinator-") for name in self.alive)
+        share = math.ceil(len(queues) / coordinators)
+        self._give_up_surplus(share)
+        soon_ms = self._ttl_ms / _ROUNDS
+        for name, config in queues.items():
+            if name in self.owned or self._stopping:
+                continue
+            if len(self.owned) >= share:
+                break
+            if self._clock.boot_ms() < self._not_before.get(name, 0.0):
+                continue
+            lease = self._leases.setdefault(name, self._lease(QueueKeys(name).owner))
+            if await lease.acquire():
+                self._begin(config, lease)
+            elif lease.held_by is not None:
+                # It lapses then, if nobody renews it: be there.
+                soon_ms = min(soon_ms, lease.held_by.remaining_ms + 5)
+        return soon_ms
+
+    def _give_up_surplus(self, share: int) -> None:
+        if len(self.owned) <= share:
+            self._over_share_since = None
+            return
+        now = self._clock.boot_ms()
+        # A coordinator that restarts is missed for a moment: not every change of numbers is worth a move.
+        if self._over_share_since is None:
+            self._over_share_since = now
+        elif now - self._over_share_since > self._ttl_ms / 2:
+            for one in sorted(self.owned.values(), key=lambda one: one.config.name)[share:]:
+                log.info("giving queue %s to another coordinator", one.config.name)
+                one.stop()
+            self._over_share_since = None
+
+    def _begin(self, config: QueueConfig, lease: Lease) -> None:
+        one = self.owned[config.name] = Owned(config, lease)
+        one.task = asyncio.get_running_loop().create_task(self._work(one))
+        one.task.add_done_callback(self._on_crash)
+
+    async def _work(self, one: Owned) -> None:
+        name = one.config.name
+        source: Source | None = None
+        try:
+            source = open_source(name, one.config.uri, one.config.visibility_timeout_s * 1000)
+            await source.open()
+            one.consumer = Consumer(
+                config=one.config,
+                client=self._client,
+                registry=self._registry,
+                directory=self._directory,
+                source=source,
+                lease=one.lease,
+                clock=self._clock,
+                rooms=self._rooms,
+                counts=self.counts.setdefault(name, Counter()),
+            )
+            log.info("%s owns queue %s", self.name, name)
+            await one.consumer.run()
+        except Fenced as error:
+            log.warning("queue %s: %s", name, error)
+        except FleetError as error:
+            # Whatever was half done is found by the next take-over, ours or another's.
+            log.error("queue %s: %s", name, error)
+            self._not_before[name] = self._clock.boot_ms() + _AFTER_ERROR_MS
+        finally:
+            if source is not None:
+                await source.close()
+            try:
+                await one.lease.release()
+            except StateError as error:
+                log.debug("lease on %s not given back: %s", name, error)
+            del self.owned[name]
+            self._look.set()
+
+    def _lease(self, key: str) -> Lease:
+        return Lease(client=self._client, key=key, owner=self.name, ttl_ms=self._ttl_ms, clock=self._clock)

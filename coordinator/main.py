@@ -1,0 +1,92 @@
+"""The coordinator process: wire and run, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import uvloop
+
+from coordinator.directory import Directory
+from coordinator.lead import Lead
+from coordinator.room import Rooms
+from coordinator.watch import Watch
+from fleet import failpoint
+from fleet.clock import SystemClock
+from fleet.config import MIN_CAPACITY
+from fleet.process import Heartbeat, Identity, Life
+from fleet.settings import Settings
+from fleet.state.connect import connected
+from fleet.state.keys import CHANGED_CHANNEL, ROOM_CHANNEL, SETTLED_CHANNEL
+from fleet.state.registry import Registry
+from fleet.state.signals import Signals
+
+log = logging.getLogger("fleet.coordinator")
+
+
+async def serve(settings: Settings) -> int:
+    """Coordinate until SIGTERM. Returns the exit code."""
+    failpoint.arm_if(settings.failpoint)
+    identity, life, clock = Identity.new("coordinator"), Life(), SystemClock()
+    ttl_ms = settings.lease.ttl_ms
+    async with connected(settings.redis.url) as client:
+        registry = Registry(client)
+        directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: lead.look())
+
+        def capacity_of(code: str) -> int:
+            pool = directory.config.pool(code)
+            return pool.capacity if pool is not None else MIN_CAPACITY
+
+        rooms = Rooms(client=client, capacity_of=capacity_of, full=lambda: watch.memory_full)
+        lead = Lead(
+            name=identity.name,
+            client=client,
+            directory=directory,
+            clock=clock,
+            ttl_ms=ttl_ms,
+            rooms=rooms,
+            on_crash=life.check,
+        )
+        watch = Watch(client=client, directory=directory, lead=lead, every_s=min(1.0, ttl_ms / 3000))
+
+        def look(_what: str = "") -> None:
+            directory.look()
+            lead.look()
+
+        def describe() -> dict[str, Any]:
+            return {
+                "queues": sorted(lead.owned),
+                "epoch": lead.leadership.epoch if lead.leadership.held else "",
+                "leader": lead.leadership.held,
+                "counts": {name: dict(counts) for name, counts in lead.counts.items()},
+            }
+
+        heartbeat = Heartbeat(registry=registry, identity=identity, ttl_ms=ttl_ms, describe=describe)
+        signals = Signals(
+            client=client,
+            url=settings.redis.url,
+            handlers={
+                CHANGED_CHANNEL: look,
+                ROOM_CHANNEL: rooms.on_signal,
+                SETTLED_CHANNEL: lead.on_settled,
+            },
+            on_subscribed=look,
+        )
+        await heartbeat.beat()
+        await directory.refresh()
+        for job in (heartbeat.run(), signals.run(), directory.run(), lead.run(), watch.run()):
+            life.spawn(asyncio.get_running_loop().create_task(job))
+        log.info("%s coordinates", identity.name)
+        await life.wait()
+        # Gone from the registry first: the others count their share without us when the leases come free.
+        await heartbeat.leave()
+        await lead.stop()
+        await life.cancel()
+        await heartbeat.leave()
+    log.info("%s has stopped", identity.name)
+    return life.exit_code()
+
+
+def run(settings: Settings) -> int:
+    return uvloop.run(serve(settings))

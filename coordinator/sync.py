@@ -1,0 +1,267 @@
+"""The config syncer: fetch every source, merge what is good, publish it, and keep doing so.
+
+Knows nothing of Redis: `publish` and `warn` are given. Publishing is repeated although nothing changed, so that
+a wiped Redis has its configuration back within seconds; `publish` makes no revision of what is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import requests
+
+from fleet.clock import Clock
+from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
+from fleet.errors import FleetError, InvalidConfig, StateError
+from fleet.message import DEFAULT_POOL
+
+log = logging.getLogger("fleet.syncer")
+
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
+FETCH_TIMEOUT_S = 10.0
+TICK_S = 1.0  # how soon a changed file is seen
+REPUBLISH_S = 2.0
+_CHUNK_BYTES = 64 * 1024
+
+Severity = Literal["WARN", "CRITICAL"]
+Publish = Callable[[RouterConfig], Awaitable[str]]
+Warn = Callable[[str, Severity, str], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Before a sync has failed for good (the numbers are seed 000's)."""
+
+    attempts: int = 12
+    pause_s: float = 5.0
+
+
+def fetch(source: str, *, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
+    """The bytes of a URL or a file; InvalidConfig says in one line, without its password, why there are none."""
+    if "://" in source:
+        return _fetch_url(source, timeout_s)
+    try:
+        with Path(source).open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise InvalidConfig(f"{source}: {error.strerror}") from error
+    return _sized(source, data)
+
+
+def _fetch_url(url: str, timeout_s: float) -> bytes:
+    shown = shown_uri(url)
+    deadline = time.monotonic() + timeout_s
+    # A proxy of the environment is no part of the fleet: None, not absent, keeps requests from looking for one.
+    no_proxies: dict[str, str] = dict.fromkeys(("http", "https", "all"))  # type: ignore[arg-type]
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    try:
+        with requests.get(url, stream=True, timeout=timeout_s, proxies=no_proxies, headers=headers) as response:
+            if response.status_code != requests.codes.ok:
+                raise InvalidConfig(f"{shown}: answered {response.status_code}")
+            data = b""
+            # read1 returns what there is: an endpoint that trickles meets our deadline, not one per byte.
+            while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+                data += chunk
+                _sized(shown, data)
+                if time.monotonic() > deadline:
+                    raise InvalidConfig(f"{shown}: did not end within {timeout_s:g} s")
+    except requests.Timeout as error:
+        raise InvalidConfig(f"{shown}: did not answer within {timeout_s:g} s") from error
+    except requests.ConnectionError as error:
+        raise InvalidConfig(f"{shown}: cannot be reached") from error
+    except (requests.RequestException, OSError, ValueError) as error:
+        # Its words may quote the whole URL, its kind does not.
+        raise InvalidConfig(f"{shown}: cannot be fetched ({type(error).__name__})") from error
+    return data
+
+
+def _sized(source: str, data: bytes) -> bytes:
+    if len(data) > MAX_CONFIG_BYTES:
+        raise InvalidConfig(f"{source}: is larger than {MAX_CONFIG_BYTES} bytes")
+    return data
+
+
+def limit_pools(config: RouterConfig, *, max_pools: int) -> tuple[RouterConfig, tuple[str, ...]]:
+    """The configuration with no more than `max_pools` pools, and the codes of those left out."""
+    if len(config.pools) <= max_pools:
+        return config, ()
+    # DEFAULT-POOL has its place first: messages of every unknown pool go there.
+    ordered = sorted(config.pools, key=lambda pool: pool.code != DEFAULT_POOL)
+    kept, dropped = ordered[:max_pools], ordered[max_pools:]
+    limited = RouterConfig(queues=config.queues, pools=tuple(kept), remarks=config.remarks)
+    return limited, tuple(pool.code for pool in dropped)
+
+
+class _Source:
+    """One URL or file, and the last good configuration it gave."""
+
+    def __init__(self, address: str, fetch: Callable[[str], bytes]) -> None:
+        self.address = address
+        self.is_file = "://" not in address
+        self.good: RouterConfig | None = None
+        self.due_ms = 0.0
+        self.failures = 0
+        self._fetch = fetch
+        self._seen: tuple[int, ...] | None = None
+
+    async def read(self) -> RouterConfig:
+        # Looked at before it is read: a change between the two is seen again, not missed.
+        self._seen = self._stamp()
+        data = await asyncio.to_thread(self._fetch, self.address)
+        try:
+            self.good = parse_router_config(data)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{shown_uri(self.address)}: {error}") from error
+        return self.good
+
+    def changed(self) -> bool:
+        return self.is_file and self._stamp() != self._seen
+
+    def _stamp(self) -> tuple[int, ...]:
+        if not self.is_file:
+            return ()
+        try:
+            found = os.stat(self.address)
+        except OSError:
+            return ()
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class Syncer:
+    """Keeps the published configuration equal to its sources. A source that fails counts with its last good one."""
+
+    def __init__(
+        self,
+        *,
+        sources: str,
+        publish: Publish,
+        warn: Warn,
+        clock: Clock,
+        inline: bytes = b"",
+        sync_interval_s: float = 300.0,
+        max_pools: int = 10_000,
+        pool_warning_threshold: int = 5_000,
+        retry: RetryPolicy | None = None,
+        sleep: Sleep = asyncio.sleep,
+        fetch: Callable[[str], bytes] = fetch,
+    ) -> None:
+        self._sources = [_Source(item.strip(), fetch) for item in sources.split(",") if item.strip()]
+        self._inline = parse_router_config(inline) if inline else None
+        if not self._sources and self._inline is None:
+            raise InvalidConfig(
+                "no router configuration is given (--config, FLEET_CONFIG or MESSAGE_ROUTER_CONFIG_URL)"
+            )
+        self._publish = publish
+        self._warn = warn
+        self._clock = clock
+        self._interval_ms = sync_interval_s * 1000
+        self._max_pools = max_pools
+        self._pool_warning_threshold = pool_warning_threshold
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        self._published: bytes | None = None
+        self._republish_ms = 0.0
+        self._state_away = False
+
+    async def initial(self) -> str:
+        """The first sync: every source must be good once. Returns the revision, or raises what the last attempt met."""
+        for attempt in range(1, self._retry.attempts + 1):
+            try:
+                for source in self._sources:
+                    await source.read()
+                    self._plan(source)
+                return await self._publish_all()
+            except FleetError as error:
+                log.warning("sync %d of %d failed: %s", attempt, self._retry.attempts, error)
+                if attempt == self._retry.attempts:
+                    await self._tell("CONFIG_SYNC_FAILED", "CRITICAL", str(error))
+                    raise
+            await self._sleep(self._retry.pause_s)
+        raise AssertionError("a retry policy has at least one attempt")
+
+    async def run(self) -> None:
+        """After `initial`, for ever."""
+        while True:
+            await self._sleep(TICK_S)
+            await self.tick()
+
+    def reload(self) -> None:
+        """Read everything at the next tick, as `POST /config/reload` asks."""
+        for source in self._sources:
+            source.due_ms = 0.0
+
+    async def tick(self) -> None:
+        """One look: read what is due, publish what changed or may have been lost."""
+        now_ms = self._clock.boot_ms()
+        due = [source for source in self._sources if now_ms >= source.due_ms or source.changed()]
+        for source in due:
+            await self._refresh(source)
+        if due or now_ms >= self._republish_ms:
+            try:
+                await self._publish_all()
+                self._state_away = False
+            except StateError as error:
+                # Said once: it stays away or comes back, and the next tick tries again anyway.
+                if not self._state_away:
+                    log.warning("cannot publish the configuration: %s", error)
+                self._state_away = True
+
+    async def _refresh(self, source: _Source) -> None:
+        try:
+            await source.read()
+        except InvalidConfig as error:
+            source.failures += 1
+            log.warning("sync failed, the last good configuration stays: %s", error)
+            # A file is wrong until it is written again; a URL may only be away for a moment.
+            given_up = source.is_file or source.failures >= self._retry.attempts
+            if given_up:
+                await self._tell("CONFIG_SYNC_FAILED", "WARN", str(error))
+                self._plan(source)
+            else:
+                source.due_ms = self._clock.boot_ms() + self._retry.pause_s * 1000
+        else:
+            self._plan(source)
+
+    def _plan(self, source: _Source) -> None:
+        source.failures = 0
+        # Files are watched instead.
+        source.due_ms = float("inf") if source.is_file else self._clock.boot_ms() + self._interval_ms
+
+    async def _publish_all(self) -> str:
+        goods = [source.good for source in self._sources if source.good is not None]
+        if self._inline is not None:
+            goods.append(self._inline)
+        config, dropped = limit_pools(merge(goods), max_pools=self._max_pools)
+        # Counted from before the call: a slow Redis is not asked more often.
+        self._republish_ms = self._clock.boot_ms() + REPUBLISH_S * 1000
+        revision = await self._publish(config)
+        body = canonical(config)
+        if body != self._published:
+            self._published = body
+            log.info("revision %s: %d queues, %d pools", revision, len(config.queues), len(config.pools))
+            await self._remark(config, dropped)
+        return revision
+
+    async def _remark(self, config: RouterConfig, dropped: tuple[str, ...]) -> None:
+        for remark in config.remarks:
+            log.warning("%s", remark)
+        if dropped:
+            text = f"{len(dropped)} pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            await self._tell("POOL_LIMIT", "CRITICAL", text)
+        elif len(config.pools) >= self._pool_warning_threshold:
+            await self._tell("POOL_LIMIT", "WARN", f"{len(config.pools)} pools, the limit is {self._max_pools}")
+
+    async def _tell(self, category: str, severity: Severity, text: str) -> None:
+        try:
+            await self._warn(category, severity, text)
+        except StateError as error:
+            # The reason for the warning is often the reason that it cannot be stored.
+            log.warning("%s %s not stored (%s): %s", severity, category, error, text)

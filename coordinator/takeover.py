@@ -1,0 +1,66 @@
+"""What a queue's new owner does before it polls: shut out the old one, then find what he left half done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fleet import failpoint
+from fleet.errors import Fenced
+from fleet.sources.base import Held, Source
+from fleet.state.connect import Client
+from fleet.state.pool import Pool
+from fleet.state.queue import Queue, Tracked
+from fleet.state.registry import Registry
+from fleet.state.scripts import SEP
+
+log = logging.getLogger("fleet.coordinator")
+
+
+async def take_over(
+    *,
+    client: Client,
+    registry: Registry,
+    queue: Queue,
+    source: Source,
+    on_held: Callable[[list[tuple[str, str]]], None],
+) -> int:
+    """Returns how many tracked messages no pool held: they were dropped and come back from the source."""
+    # Tracking is refused to older owners since we have the lease; submitting not before this.
+    failpoint.hit("owned")
+    codes = await registry.pools()
+    async for page in queue.all_tracked():
+        codes |= {tracked.pool for tracked in page}
+    for code in sorted(codes):
+        if not await Pool(client, code).fence(queue.name, queue.epoch):
+            raise Fenced(f"queue {queue.name} has another owner")
+    failpoint.hit("fenced-pools")
+    dropped = 0
+    async for page in queue.all_tracked():
+        dropped += await _reconcile(client, queue, source, page)
+        on_held([(tracked.broker_id, tracked.token) for tracked in page])
+    if dropped:
+        log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
+    return dropped
+
+
+async def _reconcile(client: Client, queue: Queue, source: Source, page: list[Tracked]) -> int:
+    by_pool: dict[str, list[Tracked]] = {}
+    for tracked in page:
+        if tracked.state == "t":
+            by_pool.setdefault(tracked.pool, []).append(tracked)
+    lost: list[Tracked] = []
+    for code, share in by_pool.items():
+        flags, items = await Pool(client, code).held([f"{queue.name}{SEP}{t.broker_id}" for t in share])
+        on_the_way = {item.rsplit(SEP, 1)[0] for item in items}
+        lost += [
+            t
+            for t, held in zip(share, flags, strict=True)
+            if not held and f"{queue.name}{SEP}{t.broker_id}{SEP}{t.token}" not in on_the_way
+        ]
+    if not lost:
+        return 0
+    # One that was settled between the two looks is not in that state any more, and stays.
+    gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
+    await source.nack([(Held(t.broker_id, t.handle), 0) for t in lost if t.broker_id in gone])
+    return len(gone)

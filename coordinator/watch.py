@@ -1,0 +1,76 @@
+"""What the leader does for all: outcomes of dead workers reach their queues, removed pools go once they are empty."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from coordinator.directory import Directory
+from coordinator.lead import Lead
+from fleet.errors import StateError
+from fleet.state.connect import Client
+from fleet.state.pool import Pool
+from fleet.state.queue import Queue
+from fleet.state.registry import Registry
+from fleet.state.scripts import SEP
+
+log = logging.getLogger("fleet.coordinator")
+
+_SWEEP_EVERY = 30
+"""Rounds between two looks at every pool; in between only a death makes us look."""
+
+
+class Watch:
+    def __init__(self, *, client: Client, directory: Directory, lead: Lead, every_s: float) -> None:
+        self._client = client
+        self._registry = Registry(client)
+        self._directory = directory
+        self._lead = lead
+        self._every_s = every_s
+        self._known_alive: set[str] = set()
+        self.memory_full = False
+
+    async def run(self) -> None:
+        rounds = 0
+        while True:
+            try:
+                self.memory_full = await self._registry.memory_share() > 0.9
+                if self._lead.leadership.held:
+                    alive = await self._registry.alive()
+                    if self._known_alive - alive or rounds % _SWEEP_EVERY == 0:
+                        await self._copy_outboxes_of_the_dead()
+                    await self._remove_drained()
+                    self._known_alive = alive
+                    rounds += 1
+                else:
+                    rounds, self._known_alive = 0, set()
+            except StateError as error:
+                rounds = 0
+                log.debug("watch: %s", error)
+            await asyncio.sleep(self._every_s)
+
+    async def _copy_outboxes_of_the_dead(self) -> None:
+        for code in await self._registry.pools():
+            pool = Pool(self._client, code)
+            workers = await pool.outboxes()
+            if not workers:
+                continue
+            # Asked after: a worker says that it lives before it settles anything.
+            for worker in workers - await self._registry.alive():
+                items = await pool.outbox(worker)
+                by_queue: dict[str, list[tuple[str, str, str]]] = {}
+                for item in items:
+                    queue, broker_id, token, verdict = item.rsplit(SEP, 3)
+                    by_queue.setdefault(queue, []).append((broker_id, token, verdict))
+                for queue, outcomes in by_queue.items():
+                    await Queue(self._client, queue).report(outcomes)
+                await pool.trim_outbox(worker, items)
+                log.info("%d outcomes of %s, which is gone, copied from pool %s", len(items), worker, code)
+
+    async def _remove_drained(self) -> None:
+        if not self._directory.revision:
+            return
+        for code in await self._registry.pools() - self._directory.pools:
+            if await Pool(self._client, code).remove(self._directory.revision) == "gone":
+                await self._registry.forget_pool(code)
+                log.info("pool %s is drained and removed", code)
