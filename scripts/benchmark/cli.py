@@ -21,7 +21,7 @@ import benchmark
 from benchmark.errors import BenchError
 from benchmark.ground import Ground
 from benchmark.measure import Row, measure
-from benchmark.needs import install_missing
+from benchmark.needs import need
 from benchmark.plot import draw
 from benchmark.report import report
 from benchmark.scenario import Scenario
@@ -101,7 +101,7 @@ def _run(chosen: Sequence[Scenario], *, short: bool, rounds: int, say: Callable[
     with _alone(out / "lock"):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        install_missing(out / "apt.log", say, wrk=any(scenario.name == "wrk" for scenario in chosen))
+        need("nginx", "nginx-light", repository=REPOSITORY, log=scratch / "need.log")
         with running_sink(scratch) as sink:
             ground = Ground(repository=REPOSITORY, out=out, scratch=scratch, sink=sink, short=short, say=say)
             return measure(chosen, ground, rounds=rounds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from benchmark import child
 from benchmark.errors import BenchError
 from benchmark.ground import Ground
+from benchmark.needs import need
 from benchmark.scenario import Better, Budget, Kind, Measurement
 from benchmark.sink import TOKEN
 
@@ -31,9 +31,8 @@ class Wrk:
     settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = ()
 
-    def prepare(self, _ground: Ground) -> None:
-        if shutil.which("wrk") is None:
-            raise BenchError("wrk is not installed; install wrk")
+    def prepare(self, ground: Ground) -> None:
+        need("wrk", "wrk", repository=ground.repository, log=ground.scratch / "need.log")
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         seconds = 1 if ground.short else _WRK_S

