@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.sync import MAX_CONFIG_BYTES, RetryPolicy, Syncer, fetch, limit_pools
+from fleet.config import RouterConfig, parse_router_config
+from fleet.errors import InvalidConfig, StateUnavailable
+
+Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def endpoint(answer: Answer) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}/config"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def answering(status: int, body: bytes, **headers: str) -> Answer:
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def pools(**concurrencies: int) -> bytes:
+    return json.dumps({"processingPools": [{"code": c, "concurrency": n} for c, n in concurrencies.items()]}).encode()
+
+
+def codes(config: RouterConfig) -> dict[str, int]:
+    return {pool.code: pool.concurrency for pool in config.pools if not pool.implied}
+
+
+def refusal(source: str, **more: Any) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        fetch(source, **more)
+    return str(caught.value)
+
+
+# fetch
+
+
+def test_a_url_and_a_file_give_their_bytes(tmp_path: Path) -> None:
+    (tmp_path / "router.json").write_bytes(b"{}")
+    assert fetch(str(tmp_path / "router.json")) == b"{}"
+    with endpoint(answering(200, pools(A=1))) as address:
+        assert fetch(f"http://{address}") == pools(A=1)
+
+
+def test_a_user_of_the_url_signs_in_and_appears_in_no_error() -> None:
+    seen: list[str] = []
+
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Authorization"])
+        answering(403, b"")(handler)
+
+    with endpoint(answer) as address:
+        text = refusal(f"http://me:s3cret@{address}?token=s3cret")
+    assert seen == ["Basic bWU6czNjcmV0"]
+    assert text == f"http://{address}: answered 403"
+
+
+def test_a_proxy_of_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with endpoint(answering(200, b"{}")) as address:
+        assert fetch(f"http://{address}") == b"{}"
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_configuration_beyond_the_limit_is_refused(encoded: bool, tmp_path: Path) -> None:
+    large = b" " * (MAX_CONFIG_BYTES + 1)
+    answer = answering(200, gzip.compress(large), Content_Encoding="gzip") if encoded else answering(200, large)
+    with endpoint(answer) as address:
+        assert "is larger than" in refusal(f"http://{address}")
+    (tmp_path / "large").write_bytes(large)
+    assert "is larger than" in refusal(str(tmp_path / "large"))
+    (tmp_path / "large").write_bytes(large[1:])
+    assert len(fetch(str(tmp_path / "large"))) == MAX_CONFIG_BYTES
+
+
+def test_an_endpoint_that_trickles_meets_one_deadline() -> None:
+    ended = threading.Event()
+
+    def trickle(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            for _ in range(250):
+                handler.wfile.write(b" ")
+                if ended.wait(0.02):
+                    break
+        except OSError:
+            pass
+
+    with endpoint(trickle) as address:
+        try:
+            assert "did not end within 0.3 s" in refusal(f"http://{address}", timeout_s=0.3)
+        finally:
+            ended.set()
+
+
+def test_an_endpoint_that_is_silent_meets_the_deadline_too() -> None:
+    ended = threading.Event()
+
+    def say_nothing(handler: http.server.BaseHTTPRequestHandler) -> None:
+        ended.wait(10)
+
+    with endpoint(say_nothing) as address:
+        try:
+            assert "did not answer within 0.2 s" in refusal(f"http://{address}", timeout_s=0.2)
+        finally:
+            ended.set()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("http://127.0.0.1:9/x", "http://127.0.0.1:9/x: cannot be reached"),
+        ("gopher://h/x", "gopher://h/x: cannot be fetched"),
+        ("http://", "http://: cannot be fetched"),
+        ("/nowhere/router.json", "/nowhere/router.json: No such file"),
+        ("/", "/: Is a directory"),
+    ],
+)
+def test_what_cannot_be_fetched_is_named(source: str, words: str) -> None:
+    assert refusal(source).startswith(words)
+
+
+# limit_pools
+
+
+def test_pools_above_the_limit_are_left_out_but_never_the_default_pool() -> None:
+    config = parse_router_config(pools(A=1, B=2, C=3))
+    limited, dropped = limit_pools(config, max_pools=2)
+    assert {pool.code for pool in limited.pools} == {"DEFAULT-POOL", "A"}
+    assert dropped == ("B", "C")
+    assert limit_pools(config, max_pools=4) == (config, ())
+
+
+# Syncer
+
+
+class World:
+    """Sources, Redis and time as a test wants them."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, bytes | Exception] = {}
+        self.fetched: list[str] = []
+        self.published: list[dict[str, int]] = []
+        self.warnings: list[tuple[str, str, str]] = []
+        self.slept: list[float] = []
+        self.now_ms = 1_000_000.0
+        self.redis_away = False
+
+    def wall_ms(self) -> int:
+        return int(self.now_ms)
+
+    def boot_ms(self) -> float:
+        return self.now_ms
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_ms += seconds * 1000
+
+    def fetch(self, source: str) -> bytes:
+        self.fetched.append(source)
+        answer = self.answers[source]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def publish(self, config: RouterConfig) -> str:
+        if self.redis_away:
+            raise StateUnavailable
+        self.published.append(codes(config))
+        return str(len(self.published))
+
+    async def warn(self, category: str, severity: str, text: str) -> None:
+        if self.redis_away:
+            raise StateUnavailable
+        self.warnings.append((category, severity, text))
+
+    def syncer(self, sources: str, **more: Any) -> Syncer:
+        return Syncer(
+            sources=sources,
+            publish=self.publish,
+            warn=self.warn,
+            clock=self,
+            **{"sleep": self.sleep, "fetch": self.fetch, **more},
+        )
+
+    async def ticks(self, syncer: Syncer, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_ms += 1000
+            await syncer.tick()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+AWAY = InvalidConfig("away")
+
+
+async def test_the_first_sync_is_tried_twelve_times_five_seconds_apart(world: World) -> None:
+    world.answers["http://a"] = AWAY
+    with pytest.raises(InvalidConfig, match="away"):
+        await world.syncer("http://a").initial()
+    assert len(world.fetched) == 12
+    assert world.slept == [5.0] * 11
+    assert [(category, severity) for category, severity, _ in world.warnings] == [("CONFIG_SYNC_FAILED", "CRITICAL")]
+
+
+async def test_the_first_sync_goes_on_when_an_attempt_works(world: World) -> None:
+    world.answers["http://a"] = AWAY
+
+    async def sleep(seconds: float) -> None:
+        world.answers["http://a"] = pools(A=1)
+
+    assert await world.syncer("http://a", sleep=sleep).initial() == "1"
+    assert world.published == [{"A": 1}]
+    assert world.warnings == []
+
+
+async def test_redis_away_at_the_first_sync_fails_it_for_good_in_the_end(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    world.redis_away = True
+    with pytest.raises(StateUnavailable):
+        await world.syncer("http://a", retry=RetryPolicy(attempts=3)).initial()
+    assert len(world.fetched) == 3
+
+
+async def test_an_invalid_configuration_publishes_nothing_and_names_its_source(world: World) -> None:
+    world.answers["http://me:s3cret@a"] = pools(A=-1)
+    with pytest.raises(InvalidConfig, match=r"^http://a: processingPools\[0\].concurrency"):
+        await world.syncer("http://me:s3cret@a", retry=RetryPolicy(attempts=1)).initial()
+    assert world.published == []
+
+
+async def test_several_sources_are_merged_and_the_first_wins(world: World) -> None:
+    world.answers = {"http://a": pools(A=1), "http://b": pools(A=2, B=2)}
+    await world.syncer("http://a, http://b", inline=pools(B=9, C=3)).initial()
+    assert world.published == [{"A": 1, "B": 2, "C": 3}]
+
+
+async def test_the_first_sync_needs_every_source(world: World) -> None:
+    world.answers = {"http://a": pools(A=1), "http://b": AWAY}
+    with pytest.raises(InvalidConfig):
+        await world.syncer("http://a,http://b").initial()
+    assert world.published == []
+
+
+async def test_later_a_source_that_fails_counts_with_its_last_good_configuration(world: World) -> None:
+    world.answers = {"http://a": pools(A=1), "http://b": pools(B=2)}
+    syncer = world.syncer("http://a,http://b", sync_interval_s=10)
+    await syncer.initial()
+    world.answers = {"http://a": pools(A=5), "http://b": AWAY}
+    await world.ticks(syncer, 11)
+    assert world.published[-1] == {"A": 5, "B": 2}
+
+
+async def test_a_url_that_fails_later_is_tried_twelve_times_before_a_warning(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a", sync_interval_s=300)
+    await syncer.initial()
+    world.answers["http://a"] = AWAY
+    await world.ticks(syncer, 300 + 54)
+    assert len(world.fetched) == 1 + 11
+    assert world.warnings == []
+    await world.ticks(syncer, 1)
+    assert [(category, severity) for category, severity, _ in world.warnings] == [("CONFIG_SYNC_FAILED", "WARN")]
+    await world.ticks(syncer, 299)
+    assert len(world.fetched) == 1 + 12
+    await world.ticks(syncer, 55)
+    assert len(world.fetched) == 1 + 12 + 11
+    assert len(world.warnings) == 1
+    world.answers["http://a"] = pools(A=2)
+    await world.ticks(syncer, 1)
+    assert world.published[-1] == {"A": 2}
+    assert len(world.warnings) == 1
+
+
+async def test_urls_are_read_at_the_interval_and_no_sooner(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a", sync_interval_s=300)
+    await syncer.initial()
+    await world.ticks(syncer, 299)
+    assert len(world.fetched) == 1
+    await world.ticks(syncer, 1)
+    assert len(world.fetched) == 2
+
+
+async def test_a_changed_file_is_read_at_the_next_tick(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "router.json"
+    file.write_bytes(pools(A=1))
+    syncer = world.syncer(str(file), fetch=fetch)
+    await syncer.initial()
+    draft = tmp_path / "draft"
+    draft.write_bytes(pools(A=7))
+    os.replace(draft, file)
+    await world.ticks(syncer, 1)
+    assert world.published[-1] == {"A": 7}
+
+
+async def test_a_broken_file_is_warned_about_once_and_mended_at_the_next_write(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "router.json"
+    file.write_bytes(pools(A=1))
+    syncer = world.syncer(str(file), fetch=fetch)
+    await syncer.initial()
+    file.write_bytes(b"{ half of it")
+    await world.ticks(syncer, 20)
+    assert len(world.warnings) == 1
+    assert str(file) in world.warnings[0][2]
+    file.unlink()
+    await world.ticks(syncer, 20)
+    assert len(world.warnings) == 2
+    assert world.published[-1] == {"A": 1}
+    file.write_bytes(pools(A=9, B=1))
+    await world.ticks(syncer, 1)
+    assert world.published[-1] == {"A": 9, "B": 1}
+
+
+async def test_a_wiped_redis_has_its_configuration_back_within_seconds(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a")
+    await syncer.initial()
+    world.published.clear()
+    await world.ticks(syncer, 3)
+    assert {"A": 1} in world.published
+    assert len(world.fetched) == 1
+
+
+async def test_redis_away_later_ends_nothing_and_is_caught_up_with(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a", sync_interval_s=5)
+    await syncer.initial()
+    world.redis_away = True
+    world.answers["http://a"] = pools(A=2)
+    await world.ticks(syncer, 10)
+    assert world.published == [{"A": 1}]
+    world.redis_away = False
+    await world.ticks(syncer, 3)
+    assert world.published[-1] == {"A": 2}
+
+
+async def test_a_reload_reads_everything_at_the_next_tick(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a")
+    await syncer.initial()
+    world.answers["http://a"] = pools(A=2)
+    syncer.reload()
+    await world.ticks(syncer, 1)
+    assert world.published[-1] == {"A": 2}
+
+
+async def test_too_many_pools_are_warned_about_once(world: World) -> None:
+    world.answers["http://a"] = pools(A=1, B=1, C=1)
+    syncer = world.syncer("http://a", max_pools=2)
+    await syncer.initial()
+    await world.ticks(syncer, 5)
+    assert world.published[-1] == {"A": 1}
+    assert [(category, severity) for category, severity, _ in world.warnings] == [("POOL_LIMIT", "CRITICAL")]
+    many = World()
+    many.answers["http://a"] = pools(A=1, B=1)
+    await many.syncer("http://a", pool_warning_threshold=3).initial()
+    assert [(category, severity) for category, severity, _ in many.warnings] == [("POOL_LIMIT", "WARN")]
+
+
+def test_a_syncer_without_any_source_says_how_to_give_one(world: World) -> None:
+    with pytest.raises(InvalidConfig, match="--config"):
+        world.syncer(" , ")
