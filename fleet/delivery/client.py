@@ -15,10 +15,12 @@ import asyncio
 import os
 import select
 import socket
+import ssl
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal
 
+import certifi
 import pycurl
 
 from fleet.delivery.curl_errors import error_kind
@@ -112,7 +114,7 @@ class HttpClient:
         self._http_version = http_version
         self._connect_timeout_ms = connect_timeout_ms
         self._forbidden = forbidden
-        self._ca_file = ca_file
+        self._ca_file = ca_file or _system_ca_file()
         self._closed = False
         self._idle: list[_Easy] = []
         self._busy: dict[Any, _Easy] = {}  # by curl handle
@@ -325,16 +327,18 @@ class HttpClient:
         setopt(pycurl.HTTP_VERSION, _HTTP_VERSION[self._http_version])
         setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         setopt(pycurl.FOLLOWLOCATION, 0)
-        # Neither of the two alone covers every variable of the environment.
-        setopt(pycurl.PROXY, "")
-        setopt(pycurl.NOPROXY, "*")
+        setopt(pycurl.PROXY, "")  # not unset: unset would look into the environment
         setopt(pycurl.NOSIGNAL, 1)
         setopt(pycurl.TCP_NODELAY, 1)
         setopt(pycurl.TCP_KEEPALIVE, 1)  # an answer may take a quarter of an hour, longer than a NAT remembers
         setopt(pycurl.PATH_AS_IS, 1)
-        if self._ca_file is not None:
-            setopt(pycurl.CAINFO, self._ca_file)
+        setopt(pycurl.CAINFO, self._ca_file)
         return easy
+
+
+def _system_ca_file() -> str:
+    # The libcurl inside pycurl's wheel looks where the distribution it was built on keeps its certificates.
+    return ssl.get_default_verify_paths().cafile or certifi.where()
 
 
 def _set_url(curl: Any, url: str) -> None:

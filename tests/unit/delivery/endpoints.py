@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -59,7 +60,7 @@ Handler = Callable[[Endpoint, asyncio.StreamReader, asyncio.StreamWriter], Await
 
 
 @asynccontextmanager
-async def endpoint(handle: Handler) -> AsyncIterator[Endpoint]:
+async def endpoint(handle: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Endpoint]:
     """Serve on loopback. A handler that returns has its connection closed."""
     state = Endpoint()
     tasks: set[asyncio.Task[None]] = set()
@@ -78,7 +79,7 @@ async def endpoint(handle: Handler) -> AsyncIterator[Endpoint]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     state.port = server.sockets[0].getsockname()[1]
     try:
         yield state
@@ -107,6 +108,18 @@ async def post(
     answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
     client.post(url, headers or [], body, timeout_ms=timeout_ms, done=answered.set_result)
     return await answered
+
+
+def answering_together(answer: bytes, count: int) -> Handler:
+    """Answer only when this many requests have come, so that the answers arrive in one turn of the loop."""
+
+    async def handle(state: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await state.read_request(reader)
+            await state.received(count)
+            writer.write(answer)
+
+    return handle
 
 
 def never(_: Reply) -> None:

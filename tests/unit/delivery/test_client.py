@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet.delivery.client import HttpClient, Transfer
 from fleet.delivery.reply import Reply
-from tests.unit.delivery.endpoints import Endpoint, answering, endpoint, never, on_uvloop, post
+from tests.unit.delivery.endpoints import Endpoint, answering, answering_together, endpoint, never, on_uvloop, post
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ack":true}'
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -217,21 +219,26 @@ async def test_aborting_an_ended_transfer_leaves_the_next_one_alone() -> None:
 
 @on_uvloop
 async def test_a_callback_may_abort_the_others_and_post_in_their_place() -> None:
-    async with endpoint(answering(OK)) as server:
+    async with endpoint(answering_together(OK, 20)) as server:
         with http_client() as client:
             called: list[int] = []
+            reported: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
             again: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
             transfers: list[Transfer] = []
 
             def done(reply: Reply) -> None:
                 called.append(reply.status)
+                if len(called) == 1:
+                    return  # the first comes alone, the second with all the others in one turn
                 for other in transfers:
                     other.abort()
                 client.post(server.url, [], b"again", timeout_ms=5000, done=again.set_result)
 
             transfers.extend(client.post(server.url, [], b"{}", timeout_ms=5000, done=done) for _ in range(20))
             assert (await again).status == 200
-            assert len(called) == 1 and client.in_flight == 0
+            assert len(called) == 2 and client.in_flight == 0
+            assert not reported
 
 
 @on_uvloop
@@ -252,7 +259,7 @@ async def test_a_callback_may_close_the_client() -> None:
 
 @on_uvloop
 async def test_a_callback_that_raises_is_reported_and_keeps_no_reply_from_the_others() -> None:
-    async with endpoint(answering(OK)) as server:
+    async with endpoint(answering_together(OK, 20)) as server:
         with http_client() as client:
             reported: list[dict[str, Any]] = []
             all_reported = asyncio.Event()
@@ -302,3 +309,41 @@ async def test_a_handle_survives_a_request_that_cannot_be_made() -> None:
                 client.post(server.url, [1], b"{}", timeout_ms=5000, done=never)  # type: ignore[list-item]
             assert client.in_flight == 0
             assert (await post(client, server.url)).status == 200
+
+
+@on_uvloop
+async def test_a_reused_handle_takes_the_deadline_of_its_new_request() -> None:
+    async with endpoint(answering(OK)) as server, endpoint(silent) as slow:
+        with http_client() as client:
+            assert (await post(client, server.url, timeout_ms=9000)).status == 200
+            reply = await post(client, slow.url, timeout_ms=100)
+            assert (reply.error, reply.seconds < 3) == ("TIMEOUT", True)
+
+
+@on_uvloop
+async def test_a_nearer_deadline_is_kept_although_a_later_one_was_set_before() -> None:
+    async with endpoint(silent) as server:
+        with http_client() as client:
+            client.post(server.url, [], b"{}", timeout_ms=9000, done=never)
+            await server.received(1)
+            assert (await post(client, server.url, timeout_ms=100)).seconds < 3
+
+
+@on_uvloop
+async def test_certificates_are_checked_against_those_of_the_system_or_the_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    certificate = str(Path(__file__).parent / "localhost.pem")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    async with endpoint(answering(OK), tls=tls) as server:
+        url = f"https://127.0.0.1:{server.port}/"
+        with http_client() as client:
+            reply = await post(client, url)
+            assert (reply.status, reply.error) == (0, "PROTOCOL") and "self-signed" in reply.detail
+        with http_client(ca_file=certificate) as client:
+            assert (await post(client, url)).status == 200
+            assert (await post(client, url.replace("127.0.0.1", "127.0.0.2"))).error in ("REFUSED", "PROTOCOL")
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        with http_client() as client:
+            assert (await post(client, url)).status == 200

@@ -304,3 +304,16 @@ async def test_one_silent_endpoint_holds_up_no_other() -> None:
             assert {reply.error for reply in replies} == {"TIMEOUT"}
             assert all(reply.seconds >= DEADLINE_MS * (1 + n % 3) / 1000 for n, reply in enumerate(replies))
             assert isinstance(client, HttpClient) and client.in_flight == 0
+
+
+@on_uvloop
+async def test_headers_are_bounded_at_64_kib_each_reply_for_itself() -> None:
+    line = b"X: " + b"x" * 1019 + b"\r\n"  # 1 KiB
+    with http_client() as client:
+        async with endpoint(answering(HEAD + line * 63 + b"Content-Length: 0\r\n\r\n")) as server:
+            for _ in range(5):
+                reply = await post(client, server.url)
+                assert (reply.status, reply.error) == (200, None)
+        async with endpoint(answering(HEAD + line * 64 + b"Content-Length: 0\r\n\r\n")) as server:
+            reply = await post(client, server.url)
+            assert reply.error == "PROTOCOL" and "65536" in reply.detail
