@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.errors import InvalidConfig
+from fleet.sources.open import open_publisher, open_source
+
+
+def test_a_source_is_known_by_its_queue_name() -> None:
+    source = open_source("orders", "sqlite:///q.db?queue=a", 1234)
+    assert (source.name, source.visibility_ms, source.holds_groups) == ("orders", 1234, True)
+
+
+def test_the_scheme_is_read_in_any_case() -> None:
+    assert open_source("orders", "SQLite:///q.db?queue=a", 1).name == "orders"
+
+
+@pytest.mark.parametrize("uri", ["kafka://user:secret@host/topic", "q.db", ""])
+def test_an_unknown_scheme_names_the_known_ones_and_tells_no_password(uri: str) -> None:
+    for attempt in (lambda: open_source("q", uri, 1000), lambda: open_publisher(uri)):
+        with pytest.raises(InvalidConfig, match="known schemes: sqlite") as caught:
+            attempt()
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("visibility_ms", [0, -1])
+def test_a_visibility_timeout_of_nothing_is_refused(visibility_ms: int) -> None:
+    with pytest.raises(InvalidConfig, match="visibility"):
+        open_source("q", "sqlite:///q.db?queue=a", visibility_ms)
