@@ -19,14 +19,15 @@ class Rooms:
         self._capacity_of = capacity_of
         self._full = full
         self._room: dict[str, int] = {}
-        self._changed = asyncio.Event()
+        self._waiting: set[asyncio.Event] = set()
 
     def note(self, code: str, room: int) -> None:
         self._room[code] = room
 
     def on_signal(self, _code: str) -> None:
         """A pool that was short of room has some."""
-        self._changed.set()
+        for waiting in self._waiting:
+            waiting.set()
 
     async def wait(self, pools: Collection[str], wanted: int) -> int:
         """How many messages to ask for: at once if any of these pools has room, else when one has.
@@ -35,20 +36,23 @@ class Rooms:
         """
         if not pools:
             return 0 if await self._memory_short() else wanted
-        self._changed.clear()
-        room = 0
-        for code in pools:
-            if self._room.get(code, 0) < wanted:
-                tell_at = max(1, min(self._capacity_of(code) // 4, wanted))
-                self._room[code] = await Pool(self._client, code).room(tell_at)
-            room += self._room[code]
-        if room and not await self._memory_short():
-            return min(room, wanted)
+        changed = asyncio.Event()
+        self._waiting.add(changed)  # before asking: a signal between the answer and the wait counts
         try:
+            room = 0
+            for code in pools:
+                if self._room.get(code, 0) < wanted:
+                    tell_at = max(1, min(self._capacity_of(code) // 4, wanted))
+                    self._room[code] = await Pool(self._client, code).room(tell_at)
+                room += self._room[code]
+            if room and not await self._memory_short():
+                return min(room, wanted)
             async with asyncio.timeout(_SWEEP_S):
-                await self._changed.wait()
+                await changed.wait()
         except TimeoutError:
-            pass
+            return 0
+        finally:
+            self._waiting.discard(changed)
         return 0
 
     async def _memory_short(self) -> bool:

@@ -57,14 +57,15 @@ class Watch:
                 continue
             # Asked after: a worker says that it lives before it settles anything.
             for worker in workers - await self._registry.alive():
-                items = await pool.outbox(worker)
+                calls = await pool.outbox(worker)
+                items = [item for call in calls.values() for item in call]
                 by_queue: dict[str, list[tuple[str, str, str]]] = {}
                 for item in items:
                     queue, broker_id, token, verdict = item.rsplit(SEP, 3)
                     by_queue.setdefault(queue, []).append((broker_id, token, verdict))
                 for queue, outcomes in by_queue.items():
                     await Queue(self._client, queue).report(outcomes)
-                await pool.trim_outbox(worker, items)
+                await pool.trim_outbox(worker, list(calls))
                 log.info("%d outcomes of %s, which is gone, copied from pool %s", len(items), worker, code)
 
     async def _remove_drained(self) -> None:

@@ -45,6 +45,10 @@ def arm(spec: str) -> None:
     _name, _action, _nth = name, action, int(nth or 1)
 
 
+def is_armed(name: str) -> bool:
+    return name == _name
+
+
 def hit(name: str) -> str:
     """Pass a place. Returns the armed action when it is this place's turn and not a signal, else ''."""
     global _nth, _name

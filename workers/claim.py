@@ -100,7 +100,8 @@ class PoolLink:
         self._on_state = on_state
         self._on_crash = on_crash
         self._owed: dict[GroupLease, Settlement] = {}
-        self._trims: list[str] = []
+        self._trims: list[int] = []
+        self._calls = 0
         self._hungry = False
         self._in_doubt = False
         self._task: asyncio.Task[None] | None = None
@@ -137,9 +138,9 @@ class PoolLink:
         self._forget(lease)
         self._owed.pop(lease, None)
 
-    def trim(self, items: list[str]) -> None:
-        """These outbox items have reached their queues."""
-        self._trims += items
+    def trim(self, call: int) -> None:
+        """What this call settled has reached its queues."""
+        self._trims.append(call)
         self.poke()
 
     def poke(self) -> None:
@@ -185,9 +186,11 @@ class PoolLink:
         owed, self._owed = self._owed, {}
         trims, self._trims = self._trims, []
         leases, settlements = list(owed), list(owed.values())
+        self._calls += 1
+        call = self._calls
         asked_at_ms = self._clock.boot_ms()
         try:
-            answer, asked_at_ms = await self._call(settlements, trims, want)
+            answer, asked_at_ms = await self._call(call, settlements, trims, want)
         except BaseException:
             self._seats.give(want)
             raise
@@ -205,17 +208,24 @@ class PoolLink:
             if settlement.items and i not in answer.refused:
                 items += settlement.items
         if items:
-            self._reporter.report(self, items)
+            self._reporter.report(self, call, items)
         self._set_due(answer.due_ms)
         if answer.claims:
             failpoint.hit("claimed")
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             for claim in answer.claims:
+                lapsed = self.leases.get(claim.group)
+                if lapsed is not None:
+                    # We were stopped for so long that what was ours has been granted anew, to us.
+                    self.drop(lapsed)
+                    self._reporter.lost_lease()
                 lease = GroupLease(self, claim, deadline_ms)
                 self.leases[claim.group] = lease
                 self._start(lease)
 
-    async def _call(self, settlements: list[Settlement], trims: list[str], want: int) -> tuple[Exchanged, float]:
+    async def _call(
+        self, call: int, settlements: list[Settlement], trims: list[int], want: int
+    ) -> tuple[Exchanged, float]:
         """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
         pause_s = _RETRY_FROM_S
         while True:
@@ -227,6 +237,7 @@ class PoolLink:
                     want=want,
                     chunk=CHUNK,
                     quiet=want == MAX_CLAIM,
+                    call=call,
                     trims=trims,
                     settlements=settlements,
                 )

@@ -23,6 +23,7 @@ from fleet.outcome import (
 )
 from fleet.state.connect import Client
 from fleet.state.entry import ACK, nack, outbox_item
+from fleet.state.pool import failed
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from workers.claim import GroupLease, PoolLink
@@ -65,8 +66,7 @@ def _return(lease: GroupLease, delay_s: int) -> None:
     settlement.items.append(outbox_item(entry, nack(delay_s * 1000)))
     # Siblings come back sooner only where the source will not show them before the head of their group.
     cascade_s = CASCADE_RETRY_S if entry.source_holds_groups else max(CASCADE_RETRY_S, delay_s)
-    settlement.cascade_ms = str(cascade_s * 1000)
-    settlement.batch = entry.batch
+    settlement.release = failed(cascade_s * 1000, entry.batch)
 
 
 def name_of(outcome: Outcome) -> OutcomeName:
@@ -85,6 +85,17 @@ def name_of(outcome: Outcome) -> OutcomeName:
             assert_never(outcome)
 
 
+class _Parcel:
+    """What one call settled, until all of it has reached its queues."""
+
+    __slots__ = ("call", "left", "link")
+
+    def __init__(self, link: PoolLink, call: int, left: int) -> None:
+        self.link = link
+        self.call = call
+        self.left = left
+
+
 class Reporter:
     """Copies accepted outcomes from this worker's outboxes to their queues' settled lists, then has them trimmed.
 
@@ -95,7 +106,7 @@ class Reporter:
         self._client = client
         self._worker = worker
         self._on_crash = on_crash
-        self._waiting: dict[str, list[tuple[PoolLink, str]]] = {}
+        self._waiting: dict[str, list[tuple[_Parcel, str]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._recoveries: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
@@ -110,14 +121,15 @@ class Reporter:
     def refused(self, settlements: int) -> None:
         self.counts["settlements_refused"] += settlements
 
-    def report(self, link: PoolLink, items: list[str]) -> None:
+    def report(self, link: PoolLink, call: int, items: list[str]) -> None:
         failpoint.hit("settled")
+        parcel = _Parcel(link, call, len(items))
         for item in items:
             queue = item.rsplit(SEP, 3)[0]
             waiting = self._waiting.get(queue)
             if waiting is None:
                 waiting = self._waiting[queue] = []
-            waiting.append((link, item))
+            waiting.append((parcel, item))
         for queue in self._waiting:
             if queue not in self._tasks:
                 task = self._tasks[queue] = asyncio.get_running_loop().create_task(self._copy(queue))
@@ -134,13 +146,13 @@ class Reporter:
         pause_s = _RETRY_FROM_S
         while True:
             try:
-                items = await link.pool.outbox(self._worker)
+                calls = await link.pool.outbox(self._worker)
                 break
             except StateError:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)
-        if items:
-            self.report(link, items)
+        for call, items in calls.items():
+            self.report(link, call, items)
 
     async def _copy(self, name: str) -> None:
         queue = Queue(self._client, name)
@@ -158,10 +170,9 @@ class Reporter:
                         await asyncio.sleep(pause_s)
                         pause_s = min(pause_s * 2, _RETRY_TO_S)
                 failpoint.hit("copied")
-                by_link: dict[PoolLink, list[str]] = {}
-                for link, item in batch:
-                    by_link.setdefault(link, []).append(item)
-                for link, items in by_link.items():
-                    link.trim(items)
+                for parcel, _ in batch:
+                    parcel.left -= 1
+                    if parcel.left == 0:
+                        parcel.link.trim(parcel.call)
         finally:
             del self._tasks[name]

@@ -115,7 +115,7 @@ class Worker:
             async with asyncio.timeout(STOP_WITHIN_S):
                 while self._reporter.busy or any(link.busy for link in self._links.values()):
                     # Once in a life: simpler than an event for each of the reasons to wait.
-                    await asyncio.sleep(0.005)  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
         except TimeoutError:
             held = sum(len(link.leases) for link in self._links.values())
             log.warning("stopped with %d deliveries unfinished; their leases lapse by themselves", held)

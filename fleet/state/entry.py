@@ -72,6 +72,8 @@ def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
 
 
 ACK = "a"
+ITEM_SEP = "\x1e"
+"""Between the items that one call settled, as the outbox keeps them."""
 
 
 def nack(delay_ms: int) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fleet.state.connect import Client, translated
-from fleet.state.entry import Entry, Tier, unpack
+from fleet.state.entry import ITEM_SEP, Entry, Tier, unpack
 from fleet.state.keys import PoolKeys
-from fleet.state.scripts import script
+from fleet.state.scripts import SEP, script
 
 SHARE = 50
 """Messages of one batch are taken by a pool in shares of this many, each whole or not at all."""
@@ -32,10 +32,12 @@ class Settlement:
     epoch: str
     items: list[str] = field(default_factory=list)
     release: str = "keep"
-    """`keep`, `ready`, or the ms after which the group may be leased again."""
-    cascade_ms: str = ""
-    """Where the last item is a nack: the delay for the rest of its batch and group."""
-    batch: str = ""
+    """`keep`, `ready`, the ms after which the group may be leased again, or what `failed` makes."""
+
+
+def failed(cascade_ms: int, batch: str) -> str:
+    """Release the lease after a nack, and nack what its group still holds of the same batch."""
+    return f"{cascade_ms}{SEP}{batch}"
 
 
 @dataclass(slots=True)
@@ -83,15 +85,21 @@ class Pool:
         want: int = 0,
         chunk: int = 1,
         quiet: bool = False,
-        trims: Sequence[str] = (),
+        call: int = 0,
+        trims: Sequence[int] = (),
         settlements: Sequence[Settlement] = (),
     ) -> Exchanged:
-        """Settle, trim and claim in one call. `quiet`: we ask again at once, so wake nobody."""
+        """Settle, trim and claim in one call.
+
+        `call` numbers it, and `trims` names earlier ones whose outcomes have reached their queues. `quiet`: we ask
+        again at once, so wake nobody.
+        """
         arguments: list[str | int] = [
-            self.now_ms, worker, ttl_ms, want, chunk, "1" if quiet else "0", len(trims), len(settlements), *trims,
+            self.now_ms, worker, ttl_ms, want, chunk, "1" if quiet else "0",
+            call, len(trims), len(settlements), *trims,
         ]  # fmt: skip
         for s in settlements:
-            arguments += (s.group, s.epoch, s.release, s.cascade_ms, s.batch, len(s.items))
+            arguments += (s.group, s.epoch, s.release, len(s.items))
             arguments += s.items
         tag, due, refused, yields, cascaded, claims = await script("exchange")(
             self.client, self._keys_of_exchange(worker), arguments
@@ -161,10 +169,10 @@ class Pool:
     async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""
         s = script("held")
-        flags, items = await s(
+        flags, records = await s(
             self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys)
         )
-        return [bool(flag) for flag in flags], items
+        return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
     async def room(self, tell_at: int | None = None) -> int:
         """How many more messages it takes; below `tell_at` it will publish its code when it has that many."""
@@ -177,13 +185,15 @@ class Pool:
         with translated():
             return set(await self.client.smembers(self.keys.outboxes))
 
-    async def outbox(self, worker: str) -> list[str]:
+    async def outbox(self, worker: str) -> dict[int, list[str]]:
+        """What each call of a worker settled, oldest first."""
         with translated():
-            return sorted(await self.client.smembers(self.keys.outbox(worker)))
+            records = await self.client.hgetall(self.keys.outbox(worker))
+        return {call: records[str(call)].split(ITEM_SEP) for call in sorted(map(int, records))}
 
-    async def trim_outbox(self, worker: str, items: Sequence[str]) -> int:
+    async def trim_outbox(self, worker: str, calls: Sequence[int]) -> int:
         s = script("trim_outbox")
-        left: int = await s(self.client, [self.keys.outboxes, self.keys.outbox(worker)], [worker, *items])
+        left: int = await s(self.client, [self.keys.outboxes, self.keys.outbox(worker)], [worker, *calls])
         return left
 
 

@@ -1,9 +1,9 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- KEYS settings leases ready
+-- KEYS settings leases ready epochs
 -- ARGV revision concurrency capacity rate on_failure draining
 --   rate and draining: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
-local settings, leases, ready = unpack(KEYS)
+local settings, leases, ready, epochs = unpack(KEYS)
 local revision = tonumber(ARGV[1])
 if tonumber(redis.call('HGET', settings, 'revision') or 0) > revision then return 0 end
 redis.call('HSET', settings, 'revision', ARGV[1], 'concurrency', ARGV[2], 'capacity', ARGV[3], 'on_failure', ARGV[5])
@@ -14,6 +14,7 @@ for _, optional in ipairs({ { 'rate', ARGV[4] }, { 'draining', ARGV[6] } }) do
     redis.call('HSET', settings, optional[1], optional[2])
   end
 end
+redis.call('PERSIST', epochs)
 -- A raised limit or a lifted rate lets waiting groups go at once.
 if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(ARGV[2]) then
   redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))

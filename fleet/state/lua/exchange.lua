@@ -1,10 +1,10 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
 -- KEYS settings ready entries leases owners later high rate failed epochs outboxes outbox regular_group high_group
--- ARGV now_ms worker ttl_ms want chunk quiet trims settlements …
---   then each outbox item to trim, then each settlement:
---   group epoch release cascade_ms batch items item…
---   release: `keep` the lease, `ready` to give it back, or the ms after which the group may be leased again
---   cascade_ms: '' or the delay of the nacks of the failed message's siblings
+-- ARGV now_ms worker ttl_ms want chunk quiet call trims settlements …
+--   call: the number of this call of this worker, under which the outbox keeps what it settles
+--   then the number of each earlier call to trim, then each settlement: group epoch release items item…
+--   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
+--   after a failure cascade_ms SEP batch: give it back, and nack what it holds of that batch with that delay
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
@@ -14,18 +14,20 @@
 local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, outboxes, outbox,
   regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local quiet, trims, settlements = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
+local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local now = time_ms(ARGV[1])
 local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
 local FAILED_BATCH_MS = 600000 -- a batch is submitted whole long before that
 local SWEEP = 100
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
-local at = 8
-local trimmed = {''}
-for i = 1, trims do trimmed[i] = ARGV[at + i] end
-call_many('SREM', outbox, trimmed)
-at = at + trims
+local at = 9
+if trims > 0 then
+  redis.call('HDEL', outbox, unpack(ARGV, at + 1, at + trims))
+  at = at + trims
+else
+  redis.call('HDEL', outbox, '')
+end
 
 -- Settle ------------------------------------------------------------------------------------------
 
@@ -58,16 +60,16 @@ end
 local function take(list, items, gone)
   local keys = redis.call('LPOP', list, #items)
   if not keys then return false end
-  for i = 1, #keys do
+  for i = 1, #items do
     local key = keys[i]
-    if string.sub(items[i], 1, #key + 1) ~= key .. SEP then
+    if not key or string.sub(items[i], 1, #key + 1) ~= key .. SEP then
       local back = {}
       for j = #keys, 1, -1 do back[#back + 1] = keys[j] end
       redis.call('LPUSH', list, unpack(back))
       return false
     end
-    gone[#gone + 1] = key
   end
+  for i = 1, #keys do gone[#gone + 1] = keys[i] end
   return true
 end
 
@@ -80,12 +82,11 @@ local refused, yields, cascaded, settled, gone, freed, again = {}, {}, {}, {}, {
 local plans, groups = {}, {}
 for i = 1, settlements do
   local items = {}
-  local n = tonumber(ARGV[at + 6])
-  for j = 1, n do items[j] = ARGV[at + 6 + j] end
+  local n = tonumber(ARGV[at + 4])
+  for j = 1, n do items[j] = ARGV[at + 4 + j] end
   groups[i] = ARGV[at + 1]
-  plans[i] = { epoch = ARGV[at + 2], release = ARGV[at + 3], cascade_ms = ARGV[at + 4], batch = ARGV[at + 5],
-    items = items }
-  at = at + 6 + n
+  plans[i] = { epoch = ARGV[at + 2], release = ARGV[at + 3], items = items }
+  at = at + 4 + n
 end
 local holders = hmget_many(owners, groups)
 for i = 1, settlements do
@@ -97,24 +98,29 @@ for i = 1, settlements do
   else
     local tier = head_of(rest)
     local list = (tier == 'h' and high_group or regular_group) .. group
+    local release, cascade_ms, batch = plan.release, nil, nil
+    if string.find(release, SEP, 1, true) then
+      cascade_ms, batch = head_of(release)
+      release = 'ready'
+    end
     if #plan.items > 0 and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
-      if plan.cascade_ms ~= '' then
-        redis.call('ZADD', failed, now + FAILED_BATCH_MS, plan.batch .. SEP .. group)
-        cascade(high_group .. group, plan.batch, plan.cascade_ms, cascaded, gone)
-        cascade(regular_group .. group, plan.batch, plan.cascade_ms, cascaded, gone)
+      if cascade_ms then
+        redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
+        cascade(high_group .. group, batch, cascade_ms, cascaded, gone)
+        cascade(regular_group .. group, batch, cascade_ms, cascaded, gone)
       end
     end
     if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
-    if plan.release == 'keep' then
+    if release == 'keep' then
       if any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then yields[#yields + 1] = i end
     else
       freed[#freed + 1] = group
       if not is_empty(group) then
-        if plan.release == 'ready' then
+        if release == 'ready' then
           again[#again + 1] = group
         else
-          redis.call('ZADD', later, now + tonumber(plan.release), group)
+          redis.call('ZADD', later, now + tonumber(release), group)
         end
       end
     end
@@ -128,7 +134,7 @@ if #freed > 0 then
 end
 if #again > 0 then call_many('RPUSH', ready, again) end
 if #settled > 0 then
-  call_many('SADD', outbox, settled)
+  redis.call('HSET', outbox, call, table.concat(settled, '\30'))
   redis.call('SADD', outboxes, worker)
 elseif trims > 0 and redis.call('EXISTS', outbox) == 0 then
   redis.call('SREM', outboxes, worker)

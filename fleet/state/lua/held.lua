@@ -2,13 +2,13 @@
 -- KEYS entries outboxes outbox
 -- ARGV key …
 --   outbox is the prefix of the workers' outboxes
--- Returns {1 or 0 for each key, the items of all outboxes}
+-- Returns {1 or 0 for each key, what the outboxes hold, a record for each call of a worker}
 local entries, outboxes, outbox = unpack(KEYS)
 local there = hmget_many(entries, ARGV)
 local flags = {}
 for i = 1, #ARGV do flags[i] = there[i] and 1 or 0 end
-local items = {}
+local records = {}
 for _, worker in ipairs(redis.call('SMEMBERS', outboxes)) do
-  for _, item in ipairs(redis.call('SMEMBERS', outbox .. worker)) do items[#items + 1] = item end
+  for _, record in ipairs(redis.call('HVALS', outbox .. worker)) do records[#records + 1] = record end
 end
-return { flags, items }
+return { flags, records }

@@ -9,5 +9,8 @@ if redis.call('EXISTS', settings) == 1 and (not config[1] or tonumber(config[2])
 end
 -- Emptiness and removal are one step: a submit in between would be lost with the keys.
 if redis.call('EXISTS', entries, leases, outboxes) > 0 then return 'busy' end
-redis.call('DEL', unpack(KEYS))
+redis.call('DEL', settings, unpack(KEYS, 2, 9))
+redis.call('DEL', outboxes)
+-- A queue owner that was stopped meanwhile may still submit, to a pool made anew under this code.
+redis.call('PEXPIRE', KEYS[10], 3600000)
 return 'gone'
