@@ -159,16 +159,19 @@ class QueueFile:
 
     def _begin(self, db: sqlite3.Connection) -> None:
         # SQLite's own wait backs off to steps of 100 ms, in which a busy neighbour takes the lock again and
-        # again; a lock lasts a millisecond or a few here, and nothing wakes who waits for it.
+        # again. A lock lasts a few milliseconds here: ask anew every time its first, short steps are over.
         give_up = time.monotonic() + self._busy_timeout_ms / 1000
-        while True:
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                    raise
-            time.sleep(0.0005)
+        db.execute("PRAGMA busy_timeout = 3")
+        try:
+            while True:
+                try:
+                    db.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if not _is_busy(error) or time.monotonic() > give_up:
+                        raise
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         if self._db is None:
@@ -181,14 +184,12 @@ class QueueFile:
             return
         with translated(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The short timeout is for the few waits that are not ours to repeat: a recovery, a first switch to WAL.
             db = sqlite3.connect(self.path, timeout=self._busy_timeout_ms / 1000, isolation_level=None)
             try:
                 self._prepare(db)
             except BaseException:
                 db.close()
                 raise
-            db.execute("PRAGMA busy_timeout = 0" if self._busy_timeout_ms == 0 else "PRAGMA busy_timeout = 1000")
             self._db = db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
@@ -236,7 +237,7 @@ class QueueFile:
                 mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 break
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                if not _is_busy(error) or time.monotonic() > give_up:
                     raise
             time.sleep(0.002)
         if mode != "wal":
@@ -249,6 +250,10 @@ class QueueFile:
         if db is not None:
             with translated(self.path):
                 db.close()
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ class StillClock:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
+        self.times_asked = 0
         self.asked = threading.Event()
         self.go = threading.Event()
         self.go.set()
@@ -31,6 +32,7 @@ class StillClock:
         self.go.clear()
 
     def wall_ms(self) -> int:
+        self.times_asked += 1
         self.asked.set()
         assert self.go.wait(10)
         return self.now_ms

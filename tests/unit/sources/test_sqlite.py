@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import SourceUnavailable
+from fleet.sources import sqlite
 from fleet.sources.base import Outgoing
 from tests.unit.sources.sqlite_world import World, bodies, held
 
@@ -47,6 +48,17 @@ async def test_a_few_groups_share_what_is_left_of_the_batch(world: World) -> Non
         received = bodies(await source.poll(100, 0))
     assert [body for body in received if body.startswith("short")] == [f"short {n}" for n in range(3)]
     assert [body for body in received if body.startswith("long")] == [f"long {n}" for n in range(97)]
+
+
+async def test_a_run_taken_from_a_group_ends_at_its_first_invisible_message(world: World) -> None:
+    await world.send(*[f"{n}" for n in range(20)], group="held")
+    async with world.source() as source:
+        received = held(await source.poll(10, 0))
+        assert await source.nack([(one, 60_000 if place == 3 else 0) for place, one in enumerate(received)])
+        await world.send(*[f"other {n}" for n in range(100)], group="other")
+        taken = bodies(await source.poll(320, 0))
+    assert [body for body in taken if not body.startswith("other")] == ["0", "1", "2"]
+    assert len(taken) == 103
 
 
 async def test_a_deep_group_cannot_keep_a_younger_one_waiting(world: World) -> None:
@@ -134,6 +146,32 @@ async def test_a_waiting_poll_ends_when_the_source_closes(world: World) -> None:
         assert await asyncio.wait_for(poll, 5) == []
 
 
+async def test_an_ack_wakes_a_poll_that_waits_for_the_rest_of_its_group(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_LOOK_S", 60)
+    await world.send("1", "2")
+    async with world.source(visibility_ms=1_000_000) as source:
+        first = held(await source.poll(1, 0))
+        poll = asyncio.create_task(source.poll(1, 60_000))
+        assert await source.poll(1, 0) == []
+        await source.ack(first)
+        assert bodies(await asyncio.wait_for(poll, 5)) == ["2"]
+
+
+async def test_a_poll_looks_once_a_ring_and_then_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_LOOK_S", 60)
+    async with world.source() as source:
+        poll = asyncio.create_task(source.poll(1, 60_000))
+        for _ in range(3):
+            await source.ack([])
+            assert await source.poll(1, 0) == []
+        before = world.clock.times_asked
+        await source.poll(1, 100)
+        assert world.clock.times_asked - before <= 6
+        poll.cancel()
+
+
 async def test_calls_on_a_closed_source_say_so(world: World) -> None:
     async with world.source() as source:
         await source.close()
@@ -199,6 +237,16 @@ async def test_a_lapsed_lease_counts_as_waiting_again(world: World) -> None:
         assert ((await source.depth()).waiting, (await source.depth()).invisible) == (1, 1)
         world.clock.now_ms += 1001
         assert ((await source.depth()).waiting, (await source.depth()).invisible) == (2, 0)
+
+
+async def test_a_message_that_stays_does_not_keep_large_dead_neighbours(world: World) -> None:
+    async with world.publisher() as publisher, world.source() as source:
+        await publisher.publish([Outgoing(id="x", body=b"x" * 20_000, group=f"{n}") for n in range(50)])
+        received = await source.poll(50, 0)
+        await source.ack(held(received[1:]))
+        db = sqlite3.connect(world.path)
+        assert db.execute("SELECT count(*) FROM bodies").fetchone() == (1,)
+        db.close()
 
 
 @pytest.mark.parametrize("size", [10, 20_000])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.errors import SourceFull, SourceUnavailable
+from fleet.errors import SourceError, SourceFull, SourceUnavailable
 from fleet.sources.base import Outgoing
 from fleet.sources.sqlite_publisher import DEDUP_MS
 from tests.unit.sources.sqlite_world import World, bodies, held, run_dying_producer, start_producer
@@ -89,6 +89,16 @@ async def test_a_full_file_refuses_the_batch_whole_and_takes_the_next_after_a_dr
         assert bodies(received) == ["small"]
         assert all(await source.ack(held(received)))
         assert await publisher.publish(small) == [None]
+
+
+async def test_a_batch_that_fails_half_way_leaves_nothing_and_blocks_nobody(world: World) -> None:
+    async with world.publisher() as publisher, world.source() as source:
+        await asyncio.wrap_future(publisher._file.submit(lambda db: db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)))
+        with pytest.raises(SourceError, match="too big"):
+            await publisher.publish([Outgoing(id="x", body=b"x" * size) for size in (1, 20_000, 1)])
+        assert (await source.depth()).waiting == 0
+        assert await publisher.publish([Outgoing(id="x", body=b"next")]) == [None]
+        assert bodies(await source.poll(10, 0)) == ["next"]
 
 
 async def test_a_file_locked_for_too_long_is_unavailable_and_works_again_afterwards(world: World) -> None:
