@@ -59,7 +59,10 @@ class Source(Protocol):
         """Up to `max_messages`, oldest first; waits at most `wait_ms` for the first. Cancelling it loses nothing."""
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
-        """Delete each. False, in the same place, for one whose handle no longer counts."""
+        """Delete each. False, in the same place, for one that was shown again since, under another handle.
+
+        One that is gone already counts as deleted: said twice is said once.
+        """
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
         """Show each again after its own delay in ms (0: at once)."""

@@ -114,7 +114,16 @@ class Leases:
             db.execute(_LINE_UP, {"now": now_ms})
             self._move_hidden(db, touches, [], now_ms)
             self._drop_bodies(db, touches)
-        return _answers(handles, touches)
+            answers = _answers(handles, touches)
+            self._count_deleted_before(db, handles, answers)
+        return answers
+
+    def _count_deleted_before(self, db: sqlite3.Connection, handles: Sequence[str], answers: list[bool]) -> None:
+        """An ack said twice is an ack: only a message that is still here, under another handle, is not."""
+        for place, grp, seq, _ in _parse(self._file.mark, handles):
+            if not answers[place]:
+                found = db.execute("SELECT 1 FROM messages WHERE grp = ? AND seq = ?", (grp, seq)).fetchone()
+                answers[place] = found is None
 
     def give_back(
         self, db: sqlite3.Connection, handles: Sequence[str], delays_ms: Sequence[int], now_ms: int

@@ -83,7 +83,8 @@ async def test_answers_stand_in_the_places_of_the_questions(bench: Bench) -> Non
     await bench.send("a", "b", "c")
     one, two, three = held(await source.poll(10, SOON_MS))
     assert await source.ack([two]) == [True]
-    assert await source.ack([one, two, three]) == [True, False, True]
+    assert await source.ack([one, two, three]) == [True, True, True]
+    assert await source.nack([(two, 0)]) == [False]
 
 
 @pytest.mark.parametrize("handle", ["", "x", "1.2.3", "a.b.c.d", "\u0663.1.1.1", "9" * 4000])

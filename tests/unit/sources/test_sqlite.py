@@ -103,11 +103,13 @@ async def test_a_lapsed_lease_that_nobody_took_over_can_still_be_acked(world: Wo
         assert await source.ack(received) == [True]
 
 
-async def test_the_same_handle_twice_in_a_call_acks_once(world: World) -> None:
+async def test_the_same_handle_twice_in_a_call_is_one_ack(world: World) -> None:
     await world.send("a")
     async with world.source() as source:
         one = held(await source.poll(1, 0))[0]
-        assert await source.ack([one, one]) == [True, False]
+        assert await source.ack([one, one]) == [True, True]
+        depth = await source.depth()
+        assert (depth.waiting, depth.invisible) == (0, 0)
 
 
 async def test_a_poll_cancelled_in_the_middle_gives_back_in_order_and_counts_no_delivery(world: World) -> None:

@@ -67,7 +67,7 @@ class Run:
         self.clock, self.source, self.publisher = world.clock, source, publisher
         self.model = Model()
         self.sent = 0
-        self.old_handles: list[Held] = []
+        self.old_handles: list[tuple[Held, bytes]] = []
 
     async def step(self, kind: str, a: int, b: int) -> None:
         now_ms = self.clock.now_ms
@@ -82,12 +82,12 @@ class Run:
             case "ack":
                 assert all(await self.source.ack([Held("", one.handle) for one in some]))
                 self.model.queue = [one for one in self.model.queue if one not in some]
-                self.old_handles += [Held("", one.handle) for one in some]
+                self.old_handles += [(Held("", one.handle), one.body) for one in some]
             case "nack":
                 delays = [(b + 37 * place) % 120 for place in range(len(some))]
                 pairs = [(Held("", one.handle), delay) for one, delay in zip(some, delays, strict=True)]
                 assert all(await self.source.nack(pairs))
-                self.old_handles += [pair[0] for pair in pairs]
+                self.old_handles += [(pair[0], one.body) for pair, one in zip(pairs, some, strict=True)]
                 for one, delay in zip(some, delays, strict=True):
                     one.handle, one.visible_at_ms = "", now_ms + delay
             case "extend":
@@ -95,8 +95,10 @@ class Run:
                 for one in some:
                     one.visible_at_ms = now_ms + b
             case "stale":
-                old = self.old_handles[-5:]
-                assert not any(await self.source.ack(old))
+                old = [handle for handle, _ in self.old_handles[-5:]]
+                waiting = {one.body for one in self.model.queue}
+                gone = [body not in waiting for _, body in self.old_handles[-5:]]
+                assert await self.source.ack(old) == gone
                 assert not any(await self.source.nack([(one, b) for one in old]))
                 assert not any(await self.source.extend(old, b))
             case "tick":
