@@ -138,7 +138,7 @@ class Run:
         for one in received:
             standing_one = self.model.find(one.body)
             if standing_one.handle:
-                self.old_handles.append(Held("", standing_one.handle))
+                self.old_handles.append((Held("", standing_one.handle), one.body))
             standing_one.count += 1
             assert one.receive_count == standing_one.count
             standing_one.handle, standing_one.visible_at_ms = one.handle, self.clock.now_ms + VISIBILITY_MS
