@@ -79,6 +79,7 @@ class PoolLink:
         ttl_ms: int,
         clock: Clock,
         seats: Seats,
+        calls_at_once: asyncio.Semaphore,
         reporter: Reporter,
         start: Callable[[GroupLease], None],
         on_state: Callable[[StateError | None], None],
@@ -95,6 +96,7 @@ class PoolLink:
         self._ttl_ms = ttl_ms
         self._clock = clock
         self._seats = seats
+        self._calls_at_once = calls_at_once
         self._reporter = reporter
         self._start = start
         self._on_state = on_state
@@ -188,7 +190,6 @@ class PoolLink:
         leases, settlements = list(owed), list(owed.values())
         self._calls += 1
         call = self._calls
-        asked_at_ms = self._clock.boot_ms()
         try:
             answer, asked_at_ms = await self._call(call, settlements, trims, want)
         except BaseException:
@@ -229,18 +230,19 @@ class PoolLink:
         """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
         pause_s = _RETRY_FROM_S
         while True:
-            asked_at_ms = self._clock.boot_ms()
             try:
-                answer = await self.pool.exchange(
-                    self._worker,
-                    ttl_ms=self._ttl_ms,
-                    want=want,
-                    chunk=CHUNK,
-                    quiet=want == MAX_CLAIM,
-                    call=call,
-                    trims=trims,
-                    settlements=settlements,
-                )
+                async with self._calls_at_once:
+                    asked_at_ms = self._clock.boot_ms()
+                    answer = await self.pool.exchange(
+                        self._worker,
+                        ttl_ms=self._ttl_ms,
+                        want=want,
+                        chunk=CHUNK,
+                        quiet=want == MAX_CLAIM,
+                        call=call,
+                        trims=trims,
+                        settlements=settlements,
+                    )
                 if answer.claims and failpoint.hit("claim-lost"):
                     raise StateUnavailable("the answer was thrown away by a failpoint")
                 if settlements and failpoint.hit("settle-repeated"):

@@ -30,6 +30,8 @@ SWEEP_S = 60.0
 """Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
 thousand idle pools cost some seventeen calls a second."""
 STOP_WITHIN_S = 30.0
+CALLS_AT_ONCE = 16
+"""To Redis, over all pools: each is a connection, and a thousand pools are woken at once when signals were missed."""
 
 
 class Worker:
@@ -56,6 +58,7 @@ class Worker:
         self._seats_free = max_in_flight
         self._links: dict[str, PoolLink] = {}
         self._registry = Registry(client)
+        self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._mediator = Mediator(
             client=http,
@@ -158,6 +161,7 @@ class Worker:
             ttl_ms=self._ttl_ms,
             clock=self._clock,
             seats=self,
+            calls_at_once=self._calls_at_once,
             reporter=self._reporter,
             start=self._mediator.deliver,
             on_state=self._on_state,
