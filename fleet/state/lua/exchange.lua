@@ -89,11 +89,14 @@ for i = 1, settlements do
   at = at + 4 + n
 end
 local holders = hmget_many(owners, groups)
+-- Said twice: what stands at the heads now may be the same messages, taken from their source again.
+local said_before = redis.call('HEXISTS', outbox, call) == 1
+local released = {}
 for i = 1, settlements do
   local plan, group, holder = plans[i], groups[i], holders[i]
   local epoch, rest
   if holder then epoch, rest = head_of(holder) end
-  if epoch ~= plan.epoch then
+  if epoch ~= plan.epoch or released[group] then
     refused[#refused + 1] = i
   else
     local tier = head_of(rest)
@@ -103,11 +106,11 @@ for i = 1, settlements do
       cascade_ms, batch = head_of(release)
       release = 'ready'
     end
-    if #plan.items > 0 and take(list, plan.items, gone) then
+    if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
       if cascade_ms then
         redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
-        cascade(high_group .. group, batch, cascade_ms, cascaded, gone)
+        if cascade(high_group .. group, batch, cascade_ms, cascaded, gone) == 0 then redis.call('SREM', high, group) end
         cascade(regular_group .. group, batch, cascade_ms, cascaded, gone)
       end
     end
@@ -116,6 +119,7 @@ for i = 1, settlements do
       if any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then yields[#yields + 1] = i end
     else
       freed[#freed + 1] = group
+      released[group] = true
       if not is_empty(group) then
         if release == 'ready' then
           again[#again + 1] = group
