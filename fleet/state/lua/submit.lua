@@ -19,7 +19,6 @@ local known = tonumber(redis.call('HGET', epochs, 'q:' .. queue) or 0)
 if owner_epoch < known then return { 'stale', 0, 0, {} } end
 if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) end
 
-redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
 local held = redis.call('HLEN', entries)
@@ -37,14 +36,16 @@ for first = 1, count, share do
     if not there[i - first + 1] and not seen[key] then
       local base = 4 + (i - 1) * FIELDS
       seen[key] = true
-      if any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. ARGV[base + 2]) then
+      local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. ARGV[base + 2])
+      if until_ms and tonumber(until_ms) > now then
         share_cascaded[#share_cascaded + 1] = i
       else
         share_fresh[#share_fresh + 1] = base
       end
     end
   end
-  if held + #share_fresh > capacity then break end
+  -- What the pool holds already is accepted, also beyond a capacity that was lowered since.
+  if #share_fresh > 0 and held + #share_fresh > capacity then break end
   held = held + #share_fresh
   accepted = last
   for _, i in ipairs(share_cascaded) do cascaded[#cascaded + 1] = i end
@@ -102,4 +103,6 @@ if #fresh > 0 then
     end
   end
 end
+-- Only now: a script whose first write frees may go on writing when Redis is full, and this one must not.
+if any_failed then redis.call('ZREMRANGEBYSCORE', failed, '-inf', now) end
 return { 'ok', accepted, math.max(0, capacity - held), cascaded }
