@@ -5,6 +5,8 @@
 -- Returns the names of the living of all roles
 local processes, beats = unpack(KEYS)
 local now, name, ttl_ms = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+-- Redis may be full, and then nobody has died of it: a script that has written may go on.
+redis.call('ZREM', beats, '')
 if ARGV[4] == '' then
   redis.call('HDEL', processes, name)
   redis.call('ZREM', beats, name)

@@ -5,6 +5,8 @@
 -- Returns {`granted`, epoch} | {`held`, epoch, owner, remaining_ms} | {`kept`} | {`lost`} | {`released`}
 local lease, verb, name, ttl_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local now = time_ms(ARGV[1])
+-- Redis may be full, and then only a queue's owner frees memory: a script that has written may go on.
+redis.call('HDEL', lease, '')
 local is = redis.call('HMGET', lease, 'owner', 'epoch', 'deadline')
 local owner, epoch, deadline = is[1] or '', tonumber(is[2] or 0), tonumber(is[3] or 0)
 

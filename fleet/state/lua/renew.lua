@@ -4,6 +4,8 @@
 -- Returns the groups that are not held any more under that epoch
 local leases, owners = unpack(KEYS)
 local now, ttl_ms = time_ms(ARGV[1]), tonumber(ARGV[2])
+-- Redis may be full, and then leases must not lapse: a script that has written may go on.
+redis.call('HDEL', owners, '')
 local groups = {}
 for i = 3, #ARGV, 2 do groups[#groups + 1] = ARGV[i] end
 local holders = hmget_many(owners, groups)
