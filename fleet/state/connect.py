@@ -92,10 +92,12 @@ async def subscribe_connection(client: Client, url: str) -> Redis:
 def _client(url: str, timeout_s: float) -> Redis:
     try:
         client = Redis.from_url(url, **_options(timeout_s))
-    except ValueError as error:
+        pool = client.connection_pool
+        pool.connection_class = _CONNECTIONS[pool.connection_class]
+        # An option that redis-py does not know shows only when a connection is made of it.
+        pool.make_connection()  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError) as error:
         raise StateUnavailable(f"not a Redis URL: {safe_url(url)}") from error
-    pool = client.connection_pool
-    pool.connection_class = _CONNECTIONS[pool.connection_class]
     return client
 
 
@@ -110,6 +112,9 @@ def translated(url: str = "") -> Iterator[None]:
     except exceptions.OutOfMemoryError as error:
         raise StateFull(f"Redis{where} has no memory left") from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError, OSError) as error:
+        raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
+    except exceptions.RedisClusterException as error:
+        # No RedisError for redis-py: no node answers, or the slots have no owner just now.
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
@@ -132,9 +137,9 @@ async def connected(url: str) -> AsyncIterator[Client]:
 
 
 def safe_url(url: str) -> str:
-    """The URL without its user and password."""
+    """The URL without its user and password, also where they stand among its options."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 def _check_version(version: str) -> None:
