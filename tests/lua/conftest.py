@@ -1,0 +1,41 @@
+"""Every script test runs three times: on fakeredis, on a real server, on a real three-node Cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import fakeredis
+import pytest
+
+from fleet.state.connect import Client, connect
+
+pytest.register_assert_rewrite("tests.lua.stage", "tests.lua.every_call", "tests.lua.model")
+
+from tests.lua.stage import Stage  # noqa: E402  (rewritten on import)
+
+KINDS = ("fakeredis", "redis", "cluster")
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest) -> str:
+    """Where the state is; '' for fakeredis."""
+    if request.param == "fakeredis":
+        return ""
+    server = request.getfixturevalue("redis_server" if request.param == "redis" else "redis_cluster")
+    # `connect` finds out by itself that it speaks to a Cluster.
+    return str(server.url).partition("?")[0]
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[Client]:
+    if not url:
+        client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
+    else:
+        client = await connect(url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def stage(client: Client, url: str) -> Stage:
+    return Stage(client=client, url=url)

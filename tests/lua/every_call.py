@@ -1,0 +1,73 @@
+"""One call of every wrapper, in an order in which each finds something to do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fleet.clock import SystemClock
+from fleet.lease import Lease
+from fleet.state.keys import FleetKeys
+from tests.lua.stage import (
+    OWNER_EPOCH,
+    TTL_MS,
+    Stage,
+    claim_one,
+    in_group,
+    outboxed,
+    pool_settings,
+    settle,
+    settlement,
+)
+
+
+async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> AsyncIterator[str]:
+    """Yields the name of the script that is called next; goes on when asked for the one after."""
+    pool = stage.unknown_pool(code)
+    queue = await stage.queue(name)
+    yield "configure"
+    assert await pool.configure("1", pool_settings())
+    yield "fence"
+    assert await pool.fence(name, OWNER_EPOCH)
+    yield "track"
+    messages = in_group(2, queue=name)
+    tracked = await queue.track([(m.broker_id, m.message_id, code, m.group, "handle") for m in messages])
+    for message, tracking in zip(messages, tracked, strict=True):
+        assert tracking.verdict == "new"
+        message.token = tracking.token
+    yield "submit"
+    assert (await pool.submit(name, OWNER_EPOCH, messages)).accepted == 2
+    yield "room"
+    assert await pool.room(1) == 998
+    yield "exchange"
+    claimed = await claim_one(pool, chunk=2)
+    yield "renew"
+    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    yield "exchange"
+    done = settlement(claimed)
+    assert (await settle(pool, done, call=7)).refused == set()
+    yield "held"
+    flags, items = await pool.held([messages[0].key])
+    assert (flags, sorted(items)) == ([False], await outboxed(pool))
+    yield "report"
+    outcomes = [(m.broker_id, m.token, "a") for m in messages]
+    assert await queue.report(outcomes) == 2
+    yield "trim_outbox"
+    assert await pool.trim_outbox("w", [7]) == 0
+    yield "settled"
+    assert len(await queue.settled(applied=0, want=9)) == 2
+    yield "untrack"
+    assert len(await queue.untrack([outcome[:2] for outcome in outcomes])) == 2
+    yield "bury"
+    await queue.bury(["letter"], keep=1)
+    yield "pause"
+    assert await pool.pause(True)
+    await pool.configure("2", pool_settings(draining=True))
+    yield "remove"
+    assert await pool.remove("2") == "gone"
+    yield "lease"
+    lease = Lease(client=stage.client, key=FleetKeys.leader, owner="me", ttl_ms=TTL_MS, clock=SystemClock())
+    assert await lease.acquire()
+    yield "beat"
+    assert await stage.registry().beat("me", {}, ttl_ms=TTL_MS) == {"me"}
+    yield "publish_config"
+    assert (await stage.registry().publish_config(code.encode()))[1]

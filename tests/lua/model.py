@@ -1,0 +1,173 @@
+"""A pool in plain Python: what the scripts must amount to, written for clarity and not for speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fleet.state.entry import Entry, nack, outbox_item
+from fleet.state.pool import Settlement
+
+RATE_WINDOW_MS = 60_500
+FAILED_BATCH_MS = 600_000
+
+
+@dataclass
+class ModelLease:
+    epoch: int
+    tier: str
+    deadline_ms: int
+    worker: str
+
+
+@dataclass
+class ModelPool:
+    now_ms: int
+    concurrency: int
+    capacity: int
+    rate: int | None = None
+    paused: bool = False
+    last_epoch: int = 0
+    entries: dict[str, Entry] = field(default_factory=dict)
+    lists: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"r": {}, "h": {}})
+    ready: list[str] = field(default_factory=list)
+    leases: dict[str, ModelLease] = field(default_factory=dict)
+    later: dict[str, int] = field(default_factory=dict)
+    failed: dict[tuple[str, str], int] = field(default_factory=dict)
+    permits: list[int] = field(default_factory=list)
+    outboxes: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+
+    def waiting(self, group: str, tier: str) -> list[str]:
+        return self.lists[tier].get(group, [])
+
+    def has_messages(self, group: str) -> bool:
+        return bool(self.waiting(group, "r") or self.waiting(group, "h"))
+
+    # Submit -------------------------------------------------------------------------------------
+
+    def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
+        """One share: (how many from the front were taken, which of them are cascaded)."""
+        self.failed = {mark: until for mark, until in self.failed.items() if until > self.now_ms}
+        fresh: dict[str, Entry] = {}
+        cascaded = set()
+        for i, entry in enumerate(entries):
+            if entry.key in self.entries or entry.key in fresh:
+                continue
+            if (entry.batch, entry.lane) in self.failed:
+                cascaded.add(i)
+            else:
+                fresh[entry.key] = entry
+        if fresh and len(self.entries) + len(fresh) > self.capacity:
+            return 0, set()
+        for key, entry in fresh.items():
+            idle = not self.has_messages(entry.lane) and entry.lane not in self.leases
+            self.entries[key] = entry
+            self.lists["h" if entry.high_priority else "r"].setdefault(entry.lane, []).append(key)
+            if idle:
+                assert entry.lane not in self.later
+                self.ready.append(entry.lane)
+        return len(entries), cascaded
+
+    # Settle -------------------------------------------------------------------------------------
+
+    def settle(
+        self, worker: str, call: int, trims: Sequence[int], settlements: Sequence[Settlement]
+    ) -> tuple[set[int], list[str]]:
+        """(indices refused, items made for siblings)"""
+        outbox = self.outboxes.setdefault(worker, {})
+        for trimmed in trims:
+            outbox.pop(trimmed, None)
+        settled: set[str] = set()
+        refused = set()
+        cascaded: list[str] = []
+        again = []
+        for i, settlement in enumerate(settlements):
+            lease = self.leases.get(settlement.group)
+            if lease is None or str(lease.epoch) != settlement.epoch:
+                refused.add(i)
+                continue
+            if self._take(settlement, lease.tier):
+                settled.update(settlement.items)
+                if "\x1f" in settlement.release:
+                    cascaded += self._cascade(settlement)
+            if settlement.release != "keep":
+                del self.leases[settlement.group]
+                if self.has_messages(settlement.group):
+                    if settlement.release == "ready" or "\x1f" in settlement.release:
+                        again.append(settlement.group)
+                    else:
+                        self.later[settlement.group] = self.now_ms + int(settlement.release)
+        settled.update(cascaded)
+        if settled:
+            assert call not in outbox, "a call settles once"
+            outbox[call] = settled
+        self.ready += again
+        return refused, cascaded
+
+    def _take(self, settlement: Settlement, tier: str) -> bool:
+        keys = self.waiting(settlement.group, tier)
+        heads = [outbox_item(self.entries[key], "") for key in keys[: len(settlement.items)]]
+        said = [item[: item.rindex("\x1f") + 1] for item in settlement.items]
+        if not said or heads != said:
+            return False
+        for key in keys[: len(said)]:
+            self._forget(key)
+        return True
+
+    def _cascade(self, settlement: Settlement) -> list[str]:
+        cascade_ms, batch = settlement.release.split("\x1f")
+        self.failed[batch, settlement.group] = self.now_ms + FAILED_BATCH_MS
+        items = []
+        for tier in ("h", "r"):
+            for key in list(self.waiting(settlement.group, tier)):
+                if self.entries[key].batch == batch:
+                    items.append(outbox_item(self.entries[key], nack(int(cascade_ms))))
+                    self._forget(key)
+        return items
+
+    def _forget(self, key: str) -> None:
+        entry = self.entries.pop(key)
+        tier = self.lists["h" if entry.high_priority else "r"]
+        tier[entry.lane].remove(key)
+        if not tier[entry.lane]:
+            del tier[entry.lane]
+
+    # Claim --------------------------------------------------------------------------------------
+
+    def claim(self, worker: str, *, ttl_ms: int, want: int, chunk: int) -> list[tuple[str, int, list[str]]]:
+        """(group, epoch, keys) of each lease granted."""
+        lapsed = sorted((lease.deadline_ms, g) for g, lease in self.leases.items() if lease.deadline_ms <= self.now_ms)
+        for _, group in lapsed:
+            del self.leases[group]
+        self.ready = [group for _, group in lapsed if self.has_messages(group)] + self.ready
+        for at_ms, group in sorted((at, g) for g, at in self.later.items()):
+            if at_ms <= self.now_ms:
+                del self.later[group]
+                self.ready.append(group)
+        if self.paused:
+            return []
+        most = min(want, self.concurrency - len(self.leases))
+        if self.rate is not None:
+            chunk = 1
+            self.permits = [at for at in self.permits if at > self.now_ms - RATE_WINDOW_MS]
+            most = min(most, self.rate - len(self.permits))
+        granted: list[tuple[str, int, list[str]]] = []
+        while len(granted) < most and self.ready:
+            group = self.ready.pop(0)
+            tier = "h" if self.waiting(group, "h") else "r"
+            self.last_epoch = max(self.last_epoch + 1, self.now_ms * 1000)
+            self.leases[group] = ModelLease(self.last_epoch, tier, self.now_ms + ttl_ms, worker)
+            granted.append((group, self.last_epoch, self.waiting(group, tier)[:chunk]))
+            if self.rate is not None:
+                self.permits.append(self.now_ms)
+        return granted
+
+    def renew(self, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+        lost = []
+        for group, epoch in held:
+            lease = self.leases.get(group)
+            if lease is None or str(lease.epoch) != epoch or lease.deadline_ms <= self.now_ms:
+                lost.append(group)
+            else:
+                lease.deadline_ms = self.now_ms + ttl_ms
+        return lost

@@ -1,0 +1,119 @@
+"""Never more than N deliveries in any rolling 60 s, and hardly fewer."""
+
+from __future__ import annotations
+
+from tests.lua.stage import TTL_MS, Stage, claim, in_groups, pool_settings, settle, settlement, submit
+
+MINUTE_MS = 60_000
+
+
+async def test_all_permits_may_be_used_at_once(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50, rate_limit_per_minute=20)
+    await submit(pool, in_groups(40))
+    assert len(await claim(pool, 50)) == 20
+    assert await claim(pool, 50) == []
+
+
+async def test_no_rolling_minute_sees_more_than_the_limit_and_a_backlog_uses_it_up(stage: Stage) -> None:
+    limit, minutes = 30, 10
+    pool = await stage.pool(concurrency=7, capacity=1000, rate_limit_per_minute=limit)
+    await submit(pool, in_groups(minutes * limit + limit))
+    began = stage.now_ms
+    granted: list[int] = []
+    while stage.now_ms < began + minutes * MINUTE_MS:
+        answer = await pool.exchange("w", ttl_ms=TTL_MS, want=5)
+        granted += [stage.now_ms] * len(answer.claims)
+        if answer.claims:
+            await settle(pool, *(settlement(c) for c in answer.claims))
+        stage.advance(137 if answer.due_ms is None else answer.due_ms)
+    for at in granted:
+        assert sum(at <= other < at + MINUTE_MS for other in granted) <= limit
+    assert len(granted) >= 0.98 * limit * minutes
+
+
+async def test_asking_again_when_told_so_grants_and_earlier_does_not(stage: Stage) -> None:
+    pool = await stage.pool(rate_limit_per_minute=2)
+    await submit(pool, in_groups(10))
+    for _ in range(2):
+        (claimed,) = await claim(pool, 1)
+        await settle(pool, settlement(claimed))
+        stage.advance(10_000)
+    due_ms = (await pool.exchange("w", ttl_ms=TTL_MS, want=1)).due_ms
+    assert due_ms is not None
+    stage.advance(due_ms - 1)
+    assert await claim(pool) == []
+    stage.advance(1)
+    assert len(await claim(pool, 2)) == 1
+
+
+async def test_who_asks_again_whenever_told_gets_the_next_permits_in_time(stage: Stage) -> None:
+    pool = await stage.pool(rate_limit_per_minute=2)
+    await submit(pool, in_groups(10))
+    began = stage.now_ms
+    answer = await pool.exchange("w", ttl_ms=TTL_MS, want=5)
+    assert len(answer.claims) == 2
+    await settle(pool, *(settlement(c) for c in answer.claims))
+    while stage.now_ms == began or not answer.claims:
+        assert answer.due_ms is not None
+        stage.advance(answer.due_ms)
+        answer = await pool.exchange("w", ttl_ms=TTL_MS, want=5)
+    assert len(answer.claims) == 2
+    assert MINUTE_MS <= stage.now_ms - began <= MINUTE_MS + 1000
+
+
+async def test_a_raised_rate_applies_at_once(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50, rate_limit_per_minute=2)
+    await submit(pool, in_groups(20))
+    await claim(pool, 9)
+    await pool.configure("2", pool_settings(concurrency=50, rate_limit_per_minute=5))
+    assert len(await claim(pool, 9)) == 3
+
+
+async def test_a_lifted_rate_applies_at_once(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50, rate_limit_per_minute=2)
+    await submit(pool, in_groups(20))
+    await claim(pool, 9)
+    await pool.configure("2", pool_settings(concurrency=50))
+    assert len(await claim(pool, 9)) == 9
+
+
+async def test_a_lowered_rate_applies_at_once_and_says_when_it_lets_one_go(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50, rate_limit_per_minute=5)
+    await submit(pool, in_groups(30))
+    for _ in range(5):
+        await settle(pool, *(settlement(c) for c in await claim(pool)))
+        stage.advance(1000)
+    await pool.configure("2", pool_settings(concurrency=50, rate_limit_per_minute=2))
+    due_ms = (await pool.exchange("w", ttl_ms=TTL_MS, want=9)).due_ms
+    assert due_ms is not None
+    stage.advance(due_ms - 1)
+    assert await claim(pool, 9) == []
+    stage.advance(1)
+    assert len(await claim(pool, 9)) == 1
+
+
+async def test_a_permit_is_spent_per_delivery_also_by_one_that_was_handed_back(stage: Stage) -> None:
+    pool = await stage.pool(rate_limit_per_minute=2)
+    await submit(pool, in_groups(1))
+    for _ in range(2):
+        (claimed,) = await claim(pool)
+        await settle(pool, settlement(claimed, count=0))
+    assert await claim(pool) == []
+
+
+async def test_groups_that_wait_for_a_permit_hold_no_slot(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=5, rate_limit_per_minute=1)
+    await submit(pool, in_groups(4))
+    await claim(pool, 5)
+    assert await claim(pool, 5) == []
+    assert await stage.client.zcard(pool.keys.leases) == 1
+
+
+async def test_the_window_of_permits_is_no_longer_than_the_limit(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50, rate_limit_per_minute=3)
+    await submit(pool, in_groups(30))
+    for _ in range(5):
+        await settle(pool, *(settlement(c) for c in await claim(pool, 9)))
+        stage.advance(61_000)
+    assert await stage.client.llen(pool.keys.rate) == 3
+    assert 0 < await stage.client.pttl(pool.keys.rate) <= 60_500
