@@ -27,7 +27,7 @@ log = logging.getLogger("fleet.syncer")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 FETCH_TIMEOUT_S = 10.0
 TICK_S = 1.0  # how soon a changed file is seen
-REPUBLISH_S = 2.0
+REPUBLISH_S = 1.0
 _CHUNK_BYTES = 64 * 1024
 
 Severity = Literal["WARN", "CRITICAL"]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fleet.state.connect import Client, translated
-from fleet.state.keys import FleetKeys
+from fleet.state.keys import CHANGED_CHANNEL, FleetKeys
 from fleet.state.scripts import script
 
 
@@ -48,10 +48,15 @@ class Registry:
         return [msgspec.json.decode(body) for name, body in sorted(records.items()) if name in alive]
 
     async def publish_config(self, body: bytes) -> tuple[str, bool]:
-        """Put a configuration in place; returns its revision and whether it is new."""
+        """Put a configuration in place; returns its revision and whether it is new. Say so once its pools are ready."""
         s = script("publish_config")
         revision, fresh = await s(self.client, s.keys_of(FleetKeys), [self.now_ms, body.decode()])
         return str(revision), bool(fresh)
+
+    async def announce_config(self) -> None:
+        """Tell everybody to look for a new revision."""
+        with translated():
+            await self.client.publish(CHANGED_CHANNEL, "config")
 
     async def config(self) -> ConfigRevision | None:
         with translated():

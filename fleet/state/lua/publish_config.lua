@@ -1,4 +1,4 @@
--- publish_config: put a configuration in place for every process to follow.
+-- publish_config: put a configuration in place for every process to follow; its publisher says so once pools are ready.
 -- KEYS config
 -- ARGV now_ms body
 -- Returns {revision, 1 if it is new or 0 if this very configuration is in place}
@@ -12,5 +12,4 @@ if is[2] ~= ARGV[2] then
   redis.call('HSET', config, 'revision', revision, 'body', ARGV[2])
 end
 redis.call('HSET', config, 'checked_ms', text(now))
-if fresh == 1 then redis.call('PUBLISH', 'fleet:changed', 'config') end
 return { revision, fresh }

@@ -1,0 +1,66 @@
+"""Puts a validated configuration into Redis, for coordinators and workers to follow.
+
+Pools have their settings before anybody hears of the revision, so nobody meets a pool without limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fleet.config import PoolConfig, RouterConfig, canonical
+from fleet.state.connect import Client
+from fleet.state.observe import pool_settings
+from fleet.state.pool import Pool, PoolSettings
+from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet.syncer")
+
+_AT_ONCE = 100
+
+
+class Publisher:
+    """Publishes for one syncer. Several with the same sources publish the same, and change nothing."""
+
+    def __init__(self, *, client: Client) -> None:
+        self._client = client
+        self._registry = Registry(client)
+        self._complete = ""
+        """The revision whose pools we know to be configured."""
+
+    async def publish(self, config: RouterConfig) -> str:
+        """Returns the revision that is in place now. Asked every second; costs one call when nothing changed."""
+        revision, _ = await self._registry.publish_config(canonical(config))
+        # Not only when it is new: whoever made it new may have died before its pools were configured.
+        if revision != self._complete:
+            await self._configure(config.pools, revision)
+            await self._drain_others({pool.code for pool in config.pools}, revision)
+            await self._registry.announce_config()
+            self._complete = revision
+        return revision
+
+    async def _configure(self, pools: tuple[PoolConfig, ...], revision: str) -> None:
+        for first in range(0, len(pools), _AT_ONCE):
+            part = pools[first : first + _AT_ONCE]
+            await asyncio.gather(*(Pool(self._client, pool.code).configure(revision, _settings(pool)) for pool in part))
+            await self._registry.add_pools({pool.code for pool in part})
+
+    async def _drain_others(self, codes: set[str], revision: str) -> None:
+        """What is gone from the configuration delivers what it holds; the leader removes it then."""
+        others = sorted(await self._registry.pools() - codes)
+        found = await pool_settings(self._client, others)
+        for code, settings in found.items():
+            if not settings.draining:
+                log.info("pool %s is no longer configured: it delivers what it holds, then it goes", code)
+            draining = PoolSettings(
+                concurrency=settings.concurrency,
+                capacity=settings.capacity,
+                rate_limit_per_minute=settings.rate_limit_per_minute,
+                on_failure=settings.on_failure,
+                draining=True,
+            )
+            await Pool(self._client, code).configure(revision, draining)
+
+
+def _settings(pool: PoolConfig) -> PoolSettings:
+    return PoolSettings(pool.concurrency, pool.capacity, pool.rate_limit_per_minute, pool.on_failure)

@@ -1,0 +1,244 @@
+"""The fleet as an onlooker sees it: read-only, some round trips whatever the numbers, never `KEYS`.
+
+What Redis holds is exact at the moment it was read. Counts of what was done come from the heartbeats of the
+processes that live, so they begin anew with each of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from fleet.state.connect import Client, translated
+from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
+from fleet.state.pool import PoolSettings
+from fleet.state.queue import Queue, Tracked
+from fleet.state.registry import Registry
+from fleet.state.scripts import SEP
+
+_AT_ONCE = 500
+"""Pools or messages asked for in one round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    code: str
+    settings: PoolSettings
+    paused: bool
+    held: int
+    """Messages in the pool, queued or under way."""
+    leases: int
+    """Groups that a worker delivers now."""
+    ready: int
+    """Groups that wait for a worker."""
+    later: int
+    """Groups that wait for a time."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def state(self) -> str:
+        if self.settings.draining:
+            return "draining"
+        return "paused" if self.paused else "open"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """One lease as Redis judges it now; owner is '' where nobody holds it."""
+
+    owner: str
+    epoch: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    name: str
+    owner: str
+    tracked: int
+    settled: int
+    dead: int
+    counts: Counter[str] = field(default_factory=Counter)
+    owned_s: float = 0.0
+    """For how long the processes that counted have lived."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    queue: str
+    message: Tracked
+    state: str
+
+
+async def pool_settings(client: Client, codes: Sequence[str]) -> dict[str, PoolSettings]:
+    """The settings of those of the pools that have any."""
+    return {code: view.settings for code, view in (await _pools(client, codes)).items()}
+
+
+async def pools(client: Client) -> list[PoolView]:
+    """Every pool that exists, configured or draining, by its code."""
+    registry = Registry(client)
+    found = await _pools(client, sorted(await registry.pools()))
+    for record in await registry.processes():
+        for code, counts in record.get("totals", {}).items():
+            if code in found:
+                found[code].outcomes.update(counts)
+    return list(found.values())
+
+
+async def _pools(client: Client, codes: Sequence[str]) -> dict[str, PoolView]:
+    found: dict[str, PoolView] = {}
+    for first in range(0, len(codes), _AT_ONCE):
+        part = codes[first : first + _AT_ONCE]
+        pipeline = client.pipeline(transaction=False)
+        for keys in map(PoolKeys, part):
+            pipeline.hgetall(keys.settings)
+            pipeline.hlen(keys.entries)
+            pipeline.zcard(keys.leases)
+            pipeline.llen(keys.ready)
+            pipeline.zcard(keys.later)
+        with translated():
+            answers = await pipeline.execute()
+        for i, code in enumerate(part):
+            settings, held, leases, ready, later = answers[5 * i : 5 * i + 5]
+            if "concurrency" in settings:
+                found[code] = PoolView(code, _settings(settings), "paused" in settings, held, leases, ready, later)
+    return found
+
+
+def _settings(stored: dict[str, str]) -> PoolSettings:
+    return PoolSettings(
+        concurrency=int(stored["concurrency"]),
+        capacity=int(stored["capacity"]),
+        rate_limit_per_minute=int(stored["rate"]) if "rate" in stored else None,
+        on_failure=stored["on_failure"],
+        draining="draining" in stored,
+    )
+
+
+async def leader(client: Client) -> LeaseView:
+    return (await _leases(client, [FleetKeys.leader]))[0]
+
+
+async def _leases(client: Client, keys: Sequence[str]) -> list[LeaseView]:
+    with translated():
+        # Redis judges, by its clock: the holder may be another machine with another time.
+        now = await client.time()
+    now_ms = now[0] * 1000 + now[1] // 1000
+    views: list[LeaseView] = []
+    for first in range(0, len(keys), _AT_ONCE):
+        pipeline = client.pipeline(transaction=False)
+        for key in keys[first : first + _AT_ONCE]:
+            pipeline.hmget(key, ["owner", "epoch", "deadline"])
+        with translated():
+            answers = await pipeline.execute()
+        for owner, epoch, deadline in answers:
+            held = bool(owner) and int(deadline or 0) > now_ms
+            views.append(LeaseView(owner if held else "", epoch or ""))
+    return views
+
+
+async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
+    """These queues, as Redis knows them; how deep they are their sources know."""
+    keys = [QueueKeys(name) for name in names]
+    owners = await _leases(client, [k.owner for k in keys])
+    sizes: list[int] = []
+    for first in range(0, len(keys), _AT_ONCE):
+        pipeline = client.pipeline(transaction=False)
+        for k in keys[first : first + _AT_ONCE]:
+            pipeline.hlen(k.tracked)
+            pipeline.llen(k.settled)
+            pipeline.llen(k.dead)
+        with translated():
+            sizes += await pipeline.execute()
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    since: dict[str, float] = {}
+    for record in await Registry(client).processes():
+        for name, counted in record.get("counts", {}).items():
+            if name in counts and isinstance(counted, dict):
+                counts[name].update(counted)
+                since[name] = max(since.get(name, 0.0), age_s(str(record.get("startedAt", ""))))
+    return [
+        QueueView(name, owner.owner, tracked, settled, dead, counts[name], since.get(name, 0.0))
+        for name, owner, tracked, settled, dead in zip(
+            names, owners, sizes[0::3], sizes[1::3], sizes[2::3], strict=True
+        )
+    ]
+
+
+async def in_flight(client: Client, queue_names: Sequence[str]) -> AsyncIterator[list[InFlight]]:
+    """Every tracked message of these queues, some hundred at a time."""
+    for name in queue_names:
+        async for page in Queue(client, name).all_tracked():
+            if page:
+                yield await _with_states(client, name, page)
+
+
+async def _with_states(client: Client, queue: str, page: list[Tracked]) -> list[InFlight]:
+    pipeline = client.pipeline(transaction=False)
+    for message in page:
+        keys = PoolKeys(message.pool)
+        pipeline.zscore(keys.leases, message.group)
+        pipeline.hexists(keys.entries, _entry_key(queue, message.broker_id))
+    with translated():
+        answers = await pipeline.execute()
+    return [
+        InFlight(queue, message, _state(message, leased=answers[2 * i] is not None, held=bool(answers[2 * i + 1])))
+        for i, message in enumerate(page)
+    ]
+
+
+def _state(message: Tracked, *, leased: bool, held: bool) -> str:
+    if message.state != "t":
+        # Settled in Redis; its queue's owner has not told the source yet.
+        return "ACKING" if message.state == "a" else "NACKING"
+    if not held:
+        return "TRACKED"
+    return "PROCESSING" if leased else "QUEUED"
+
+
+def _entry_key(queue: str, broker_id: str) -> str:
+    return f"{queue}{SEP}{broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    version: str
+    policy: str
+    used_bytes: int
+    max_bytes: int
+
+
+async def servers(client: Client) -> list[ServerView]:
+    """Every node of the Redis in use: one, or a Cluster's."""
+    with translated():
+        info = await client.info()
+    nodes: list[dict[str, Any]] = [info] if "redis_version" in info else list(info.values())
+    return [
+        ServerView(
+            version=str(node.get("valkey_version") or node.get("redis_version", "?")),
+            policy=str(node.get("maxmemory_policy", "")),
+            used_bytes=int(node.get("used_memory", 0)),
+            max_bytes=int(node.get("maxmemory", 0)),
+        )
+        for node in nodes
+    ]
+
+
+async def clock_offset_ms(client: Client) -> float:
+    """How far Redis's clock is ahead of ours, give or take half a round trip."""
+    before = time.time()
+    with translated():
+        seconds, micros = await client.time()
+    return float((seconds + micros / 1e6) * 1000 - (before + time.time()) * 500)
+
+
+def age_s(iso: str) -> float:
+    """Seconds since a time as the registry writes it."""
+    try:
+        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds())
+    except ValueError:
+        return 0.0
