@@ -1,0 +1,99 @@
+"""Commands that judge: a run by its journals, a configuration, this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import click
+
+from fleet.cli.base import Command, Group, ask, example, json_option, settings_without_redis
+from fleet.cli.table import show_json
+from fleet.doctor import Finding, examine, read_config
+from fleet.errors import InvalidConfig
+from fleet.verify import verify as verify_journals
+
+
+@click.command(cls=Command, epilog=example("fleet verify sent.ndjson deliveries.ndjson --duplicates 10"))
+@click.argument("journals", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--duplicates", type=click.IntRange(0), help="How many are allowed; without it any number.")
+@json_option
+def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) -> int:
+    """Check journals of `fleet send` and `fleet endpoint`: nothing lost, nothing out of order, no overlap.
+
+    Ends with 1 if anything but duplicates is found, or more duplicates than allowed.
+    """
+    verdict = verify_journals(journals, duplicates_allowed=duplicates)
+    if as_json:
+        show_json(verdict.to_json())
+    else:
+        click.echo(verdict.table())
+    return verdict.exit_code
+
+
+@click.command(cls=Command, epilog=example("fleet doctor", "fleet doctor --redis redis://redis:6379/0 --json"))
+@json_option
+@click.pass_context
+def doctor(context: click.Context, as_json: bool) -> int:
+    """Say what is missing or misconfigured on this machine. Ends with 1 if something fails."""
+    settings = settings_without_redis(context)
+
+    async def question() -> list[Finding]:
+        return [finding async for finding in examine(settings, _fetch)]
+
+    findings = ask(question())
+    if as_json:
+        show_json([finding.to_json() for finding in findings])
+    else:
+        for finding in findings:
+            click.echo(f"{finding.level:<5} {finding.subject:<9} {finding.text}")
+    return 1 if any(finding.level == "fail" for finding in findings) else 0
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """The router configuration: queues and pools."""
+
+
+@config.command(
+    epilog=example("fleet config check router.json", "fleet config check https://config.example/router.json")
+)
+@click.argument("source", metavar="FILE|URL", required=False)
+@json_option
+@click.pass_context
+def check(context: click.Context, source: str | None, as_json: bool) -> int:
+    """Read a configuration as a syncer would, and name everything that is wrong with it. Changes nothing.
+
+    Without FILE|URL it reads what --config, FLEET_CONFIG or fleet.toml name.
+    """
+    settings = settings_without_redis(context)
+    if source is not None:
+        chosen = source if "://" in source else str(Path(source).absolute())
+        settings = dataclasses.replace(settings, config=dataclasses.replace(settings.config, source=chosen, inline=b""))
+    if not settings.config.source and not settings.config.inline:
+        raise click.UsageError("Nothing to check: name a FILE or URL.", context)
+    try:
+        found = ask(read_config(settings, _fetch))
+    except InvalidConfig as error:
+        if not as_json:
+            raise
+        show_json({"ok": False, "error": str(error), "remarks": [], "queues": [], "pools": []})
+        return 1
+    queues, pools = [queue.name for queue in found.queues], [pool.code for pool in found.pools]
+    if as_json:
+        show_json({"ok": True, "error": None, "remarks": found.remarks, "queues": queues, "pools": pools})
+    else:
+        for remark in found.remarks:
+            click.echo(f"warn: {remark}")
+        click.echo(f"ok: {len(queues)} queues, {len(pools)} pools")
+    return 0
+
+
+async def _fetch(source: str) -> bytes:
+    from coordinator.sync import fetch
+
+    return await asyncio.to_thread(fetch, source)
+
+
+commands = (verify, doctor, config)

@@ -1,0 +1,273 @@
+"""Commands that show the fleet and change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from fleet import views
+from fleet.cli.base import Command, ask, example, json_option, settings_of
+from fleet.cli.table import show_json, show_table
+from fleet.errors import InvalidConfig
+from fleet.state import observe
+from fleet.state.connect import Client, connected
+from fleet.state.registry import Registry
+from fleet.status import Status, span
+from fleet.status import status as status_of
+
+_MOST_SHOWN = 8
+
+
+@contextlib.asynccontextmanager
+async def _fleet(context: click.Context) -> AsyncIterator[Client]:
+    async with connected(settings_of(context).redis.url) as client:
+        yield client
+
+
+@click.command(cls=Command, epilog=example("fleet status", "fleet status --json | jq .problems"))
+@json_option
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Show the fleet on one screen: who runs, what waits, what is wrong."""
+
+    async def question() -> Status:
+        async with _fleet(context) as client:
+            return await status_of(client)
+
+    now = ask(question())
+    if as_json:
+        show_json(now.to_json())
+        return
+    roles = ", ".join(f"{n} {role}{'s' if n != 1 else ''}" for role, n in sorted(now.roles.items()))
+    redis = ", ".join(f"{server.version}, {server.used_bytes / 2**20:.1f} MB" for server in now.servers)
+    click.echo(f"Processes  {roles or 'none'}")
+    click.echo(f"Leader     {now.leader.owner or 'nobody'}")
+    click.echo(f"Config     {now.config.revision if now.config else 'none'}")
+    click.echo(f"Redis      {redis}")
+    click.echo(
+        f"Messages   {now.waiting:,} waiting, {now.tracked:,} taken, {now.delivering:,} being delivered,"
+        f" oldest {span(now.oldest_s)}"
+    )
+    click.echo()
+    _show_queues(sorted(now.queues, key=lambda q: q.view.tracked, reverse=True)[:_MOST_SHOWN])
+    _rest(len(now.queues), "queues")
+    click.echo()
+    _show_pools(sorted(now.pools, key=lambda pool: pool.held, reverse=True)[:_MOST_SHOWN])
+    _rest(len(now.pools), "pools")
+    click.echo()
+    for problem in now.problems:
+        click.echo(f"! {problem}")
+    if not now.problems:
+        click.echo("No problems.")
+
+
+@click.command(cls=Command, epilog=example("fleet pools --json"))
+@json_option
+@click.pass_context
+def pools(context: click.Context, as_json: bool) -> None:
+    """List the pools: what waits there, what is under way, how it went."""
+
+    async def question() -> list[observe.PoolView]:
+        async with _fleet(context) as client:
+            return await observe.pools(client)
+
+    found = ask(question())
+    if as_json:
+        show_json({pool.code: views.pool_json(pool) for pool in found})
+    else:
+        _show_pools(found)
+
+
+@click.command(cls=Command, epilog=example("fleet queues --json"))
+@json_option
+@click.pass_context
+def queues(context: click.Context, as_json: bool) -> None:
+    """List the queues: how deep they are, who reads them, how it went."""
+
+    async def question() -> list[views.QueueNow]:
+        async with _fleet(context) as client:
+            return await views.queues_now(client, (await views.configuration(client))[1])
+
+    found = ask(question())
+    if as_json:
+        show_json({queue.view.name: views.queue_json(queue) for queue in found})
+        return
+    _show_queues(found)
+    for queue in found:
+        if queue.error:
+            click.echo(f"! {queue.view.name}: {queue.error}")
+
+
+@click.command(cls=Command, epilog=example("fleet workers --json"))
+@json_option
+@click.pass_context
+def workers(context: click.Context, as_json: bool) -> None:
+    """List the worker processes: what each has in flight and how much it delivered."""
+    rows = views.workers_json(ask(_records(context)))
+    if as_json:
+        show_json(rows)
+        return
+    titles = ("WORKER", "UP", "IN FLIGHT", "DELIVERED", "FAILED", "A SECOND", "POOLS")
+    show_table(
+        titles,
+        [
+            (
+                row["name"],
+                span(observe.age_s(row["startedAt"])),
+                row["inFlight"],
+                row["totalSucceeded"],
+                row["totalFailed"],
+                row["throughput"],
+                row["pools"],
+            )
+            for row in rows
+        ],
+        empty="No worker runs.",
+    )
+
+
+@click.command(cls=Command, epilog=example("fleet ps", "fleet ps --json | jq -r '.[].pid'"))
+@json_option
+@click.pass_context
+def ps(context: click.Context, as_json: bool) -> None:
+    """List every process of the fleet, on all machines."""
+    rows = views.processes_json(ask(_records(context)))
+    if as_json:
+        show_json(rows)
+        return
+    show_table(
+        ("ROLE", "NAME", "PID", "HOST", "UP", "QUEUES", "POOLS"),
+        [
+            (
+                row["role"],
+                row["name"],
+                str(row["pid"]),
+                row["host"],
+                span(observe.age_s(row["startedAt"])),
+                row["queues"],
+                row["pools"],
+            )
+            for row in rows
+        ],
+        empty="No process runs.",
+    )
+
+
+@click.command(cls=Command, epilog=example("fleet leader --json"))
+@json_option
+@click.pass_context
+def leader(context: click.Context, as_json: bool) -> None:
+    """Say which coordinator leads."""
+
+    async def question() -> dict[str, Any]:
+        async with _fleet(context) as client:
+            return await views.leader_json(client)
+
+    found = ask(question())
+    if as_json:
+        show_json(found)
+    elif found["leader"] is None:
+        click.echo("Nobody leads.")
+    else:
+        owned = ", ".join(found["ownedQueues"]) or "no queue"
+        click.echo(f"{found['leader']} leads since epoch {found['epoch']} and owns {owned}.")
+
+
+@click.command(cls=Command, epilog=example("fleet inflight --queue default", "fleet inflight --limit 0 --json"))
+@click.option("--queue", help="Only messages of this queue.")
+@click.option("--pool", help="Only messages in this pool.")
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="0 for all.")
+@json_option
+@click.pass_context
+def inflight(context: click.Context, queue: str | None, pool: str | None, limit: int, as_json: bool) -> None:
+    """List messages between source and endpoint: taken from a queue and not acknowledged there yet."""
+
+    async def question() -> list[dict[str, Any]]:
+        async with _fleet(context) as client:
+            config = (await views.configuration(client))[1]
+            names = sorted(one.name for one in config.queues)
+            if queue is not None and queue not in names:
+                raise InvalidConfig(f"no queue {queue} is configured; there are: {', '.join(names) or 'none'}")
+            chosen = names if queue is None else [queue]
+            return [row async for row in views.in_flight_json(client, chosen, pool=pool, limit=limit)]
+
+    rows = ask(question())
+    if as_json:
+        show_json(rows)
+        return
+    show_table(
+        ("MESSAGE", "GROUP", "QUEUE", "POOL", "STATE", "FOR"),
+        [
+            (
+                row["messageId"],
+                row["messageGroupId"],
+                row["queueId"],
+                row["poolCode"],
+                row["state"],
+                span(row["elapsedTimeMs"] / 1000),
+            )
+            for row in rows
+        ],
+        empty="Nothing is in flight.",
+    )
+    if limit and len(rows) == limit:
+        click.echo(f"The first {limit}; --limit 0 shows all.")
+
+
+commands = (status, ps, pools, queues, workers, leader, inflight)
+
+
+async def _records(context: click.Context) -> list[dict[str, Any]]:
+    async with _fleet(context) as client:
+        return await Registry(client).processes()
+
+
+def _show_pools(found: list[observe.PoolView]) -> None:
+    rows = []
+    for pool in found:
+        now = views.pool_json(pool)
+        rate = pool.settings.rate_limit_per_minute
+        active = f"{pool.leases}/{pool.settings.concurrency}"
+        rows.append(
+            (
+                pool.code,
+                pool.state,
+                now["queueSize"],
+                active,
+                "-" if rate is None else f"{rate}/min",
+                now["totalSucceeded"],
+                now["totalFailed"],
+                now["averageProcessingTimeMs"],
+            )
+        )
+    titles = ("POOL", "STATE", "QUEUED", "ACTIVE", "RATE", "DELIVERED", "FAILED", "MS")
+    show_table(titles, rows, empty="There is no pool.")
+
+
+def _show_queues(found: list[views.QueueNow]) -> None:
+    rows = []
+    for queue in found:
+        depth, now = queue.depth, views.queue_json(queue)
+        oldest = span(depth.oldest_s) if depth and depth.oldest_s else "-"
+        rows.append(
+            (
+                queue.view.name,
+                now["pendingMessages"],
+                now["currentSize"],
+                oldest,
+                now["totalConsumed"],
+                now["totalFailed"],
+                queue.view.dead,
+                queue.view.owner or "nobody",
+            )
+        )
+    titles = ("QUEUE", "WAITING", "TAKEN", "OLDEST", "ACKED", "NACKED", "DEAD", "OWNER")
+    show_table(titles, rows, empty="There is no queue.")
+
+
+def _rest(count: int, what: str) -> None:
+    if count > _MOST_SHOWN:
+        click.echo(f"… and {count - _MOST_SHOWN} more; see fleet {what}")

@@ -1,0 +1,33 @@
+"""The `fleet` command: its families, in the order that `fleet --help` lists them."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from fleet.cli import check, look, processes, produce
+from fleet.cli.base import Group, example, run_command
+
+
+def _version() -> str:
+    try:
+        return version("fleet")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@click.group(cls=Group, epilog=example("fleet up", "fleet status", "fleet send --help"))
+@click.version_option(_version(), prog_name="fleet")
+def fleet() -> None:
+    """Deliver messages by HTTP: in order within a group, concurrently across groups."""
+
+
+for _family in (processes, produce, look, check):
+    for _command in _family.commands:
+        fleet.add_command(_command)
+
+
+def main() -> None:
+    sys.exit(run_command(fleet))

@@ -1,0 +1,118 @@
+"""Commands that become a process of the fleet, or start several."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from fleet import demo as demonstration
+from fleet.cli.base import Command, become, example, settings_of, settings_without_redis
+from fleet.endpoint import EndpointOptions, run_endpoint
+from fleet.send import SAMPLE_PORT
+from fleet.supervise import Supervisor, on_signals
+from fleet.up import environment_for, programs
+from fleet.up import up as run_up
+
+COUNT = click.IntRange(1, 256)
+
+
+@click.command(
+    cls=Command, epilog=example("fleet up --workers 4", "fleet up --config router.json --redis redis://redis:6379/0")
+)
+@click.option("--workers", type=COUNT, default=2, show_default=True, help="Worker processes.")
+@click.option("--coordinators", type=COUNT, default=1, show_default=True, help="Coordinator processes.")
+@click.pass_context
+def up(context: click.Context, workers: int, coordinators: int) -> int:
+    """Run everything on this machine until Ctrl-C.
+
+    Starts a syncer, coordinators and workers, restarts one that dies, and stops them in order. Without --redis it
+    brings a Redis of its own, kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it.
+    """
+    settings = settings_without_redis(context)
+    become(settings, "up")
+    return run_up(settings, environment=os.environ, workers=workers, coordinators=coordinators, say=click.echo)
+
+
+@click.command(cls=Command, epilog=example("fleet coordinator --redis redis://redis:6379/0"))
+@click.pass_context
+def coordinator(context: click.Context) -> int:
+    """Take messages from the queues, and acknowledge them there once they are settled."""
+    from coordinator.main import run
+
+    settings = settings_of(context)
+    become(settings, f"coordinator-{os.getpid()}")
+    return run(settings)
+
+
+@click.command(cls=Command, epilog=example("fleet worker --pool 'ORDERS-*' --pool DEFAULT-POOL --processes 4"))
+@click.option("--pool", "pools", metavar="GLOB", multiple=True, help="Serve only these pools (again for more).")
+@click.option("--processes", type=COUNT, default=1, show_default=True, help="Worker processes, restarted if they die.")
+@click.pass_context
+def worker(context: click.Context, pools: tuple[str, ...], processes: int) -> int:
+    """Deliver messages: from the pools in Redis to their endpoints."""
+    settings = settings_of(context)
+    if processes == 1:
+        from workers.main import run
+
+        become(settings, f"worker-{os.getpid()}")
+        return run(settings, pools or ("*",))
+    become(settings, f"workers-{os.getpid()}")
+    arguments = [part for pool in pools for part in ("--pool", pool)]
+    stage = programs("worker", processes, environment_for(settings, os.environ), *arguments)
+    return asyncio.run(_supervised(Supervisor(stages=[stage])))
+
+
+async def _supervised(supervisor: Supervisor) -> int:
+    on_signals(supervisor.stop)
+    return await supervisor.run()
+
+
+@click.command(cls=Command, epilog=example("fleet syncer --config https://config.example/router.json"))
+@click.pass_context
+def syncer(context: click.Context) -> int:
+    """Keep the configuration in Redis equal to its files and URLs.
+
+    Ends with 1 when the first sync fails for good; later failures leave the last good configuration in force.
+    """
+    from coordinator.syncer import run
+
+    settings = settings_of(context)
+    become(settings, f"syncer-{os.getpid()}")
+    return run(settings)
+
+
+@click.command(cls=Command, epilog=example("fleet endpoint --latency-ms 50 --journal deliveries.ndjson"))
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=SAMPLE_PORT, show_default=True, help="0: any free one.")
+@click.option("--latency-ms", type=click.FloatRange(0), default=0, help="How long each answer takes.")
+@click.option("--fail", metavar="RATE", type=click.FloatRange(0, 1), default=0, help="The share answered 500, 0 to 1.")
+@click.option("--fence", is_flag=True, help="Answer 412 to an epoch lower than one seen for the group.")
+@click.option("--journal", type=click.Path(path_type=Path, dir_okay=False), help="Note every request in this file.")
+@click.option("--quiet", is_flag=True, help="Do not print the address.")
+def endpoint(
+    host: str, port: int, latency_ms: float, fail: float, fence: bool, journal: Path | None, quiet: bool
+) -> None:
+    """Serve a sample endpoint for deliveries, until Ctrl-C."""
+    options = EndpointOptions(host=host, port=port, latency_ms=latency_ms, fail_rate=fail, fence=fence, journal=journal)
+    run_endpoint(options, on_listening=lambda url: None if quiet else click.echo(f"Listening at {url}"))
+
+
+@click.command(cls=Command, epilog=example("fleet demo --messages 20000 --groups 500", "fleet demo --keep"))
+@click.option("--messages", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True)
+@click.option("--groups", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--keep", is_flag=True, help="Leave it running until Ctrl-C, to look around.")
+@click.pass_context
+def demo(context: click.Context, messages: int, groups: int, keep: bool) -> int:
+    """Watch it work: start a whole fleet in a temporary folder, deliver messages, and check what arrived.
+
+    Ends with 0 only if every message arrived, in the order of its group.
+    """
+    settings = settings_without_redis(context)
+    become(settings, "demo")
+    return demonstration.demo(settings, environment=os.environ, messages=messages, groups=groups, keep=keep)
+
+
+commands = (up, coordinator, worker, syncer, endpoint, demo)

@@ -1,0 +1,176 @@
+"""Commands that put messages into queues."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from fleet.cli.base import Command, ask, example, settings_of
+from fleet.journal import Journal
+from fleet.send import (
+    ONE_OF_EIGHT,
+    Draft,
+    GroupMode,
+    Overrides,
+    Sent,
+    config_in_force,
+    drafts_from_lines,
+    drafts_of_one,
+    sample_target,
+    seed_drafts,
+    uri_of_queue,
+)
+from fleet.send import (
+    send as send_drafts,
+)
+
+_JOURNAL_BUFFER_BYTES = 1024 * 1024
+journal_option = click.option(
+    "--journal", type=click.Path(path_type=Path, dir_okay=False), help="Note every message that the queue accepted."
+)
+
+
+@click.command(
+    cls=Command,
+    epilog=example(
+        "fleet send default --target http://127.0.0.1:8421/fast --group order-1 --count 100",
+        'fleet send default --body \'{"id":"1","mediationTarget":"http://127.0.0.1:8421/fast"}\'',
+        "fleet send default --file messages.ndjson --journal sent.ndjson",
+    ),
+)
+@click.argument("queue")
+@click.option("--body", metavar="JSON", help="One message.")
+@click.option("--file", metavar="NDJSON", type=click.File("rb", lazy=False), help="A message a line; - for stdin.")
+@click.option("--group", help="Put every message into this group.")
+@click.option("--pool", help="Send every message to this pool.")
+@click.option("--target", metavar="URL", help="Deliver every message there.")
+@click.option("--count", type=click.IntRange(1), help="So many copies of the one message, with ids of their own.")
+@click.option("--unchecked", is_flag=True, help="Send bodies as they are, even those that can never be delivered.")
+@journal_option
+@click.pass_context
+def send(
+    context: click.Context,
+    queue: str,
+    body: str | None,
+    file: BinaryIO | None,
+    group: str | None,
+    pool: str | None,
+    target: str | None,
+    count: int | None,
+    unchecked: bool,
+    journal: Path | None,
+) -> int:
+    """Send messages to QUEUE: the name of a configured queue, or a queue URI.
+
+    Prints how many the queue accepted. One that is refused is named with its line, stops no other, and makes the
+    exit code 1. A message without an id gets one.
+    """
+    if body is not None and file is not None:
+        raise click.UsageError("--body and --file exclude each other.", context)
+    if file is not None and count is not None:
+        raise click.UsageError("--count goes with one message, not with --file.", context)
+    if body is None and file is None and target is None:
+        raise click.UsageError("Nothing to send: give --body, --file or --target.", context)
+    uri = queue if ":" in queue else ask(_uri(context, queue))
+    overrides = Overrides(group=group, pool=pool, target=target)
+    if file is not None:
+        drafts = drafts_from_lines(file, overrides, unchecked=unchecked)
+    else:
+        drafts = drafts_of_one((body or "{}").encode(), count or 1, overrides, unchecked=unchecked)
+    return _send(uri, drafts, journal)
+
+
+@click.command(
+    cls=Command,
+    epilog=example(
+        "fleet endpoint &",
+        "fleet seed --count 1000 --group-mode 1of8 --endpoint fast",
+    ),
+)
+@click.option("--count", type=click.IntRange(1), required=True)
+@click.option(
+    "--group-mode",
+    type=click.Choice(["unique", "1of8", "single"]),
+    default="1of8",
+    show_default=True,
+    help="A group for each message, one of some at random, or one for all.",
+)
+@click.option("--groups", type=click.IntRange(1), default=ONE_OF_EIGHT, show_default=True, help="How many for 1of8.")
+@click.option("--queue", help="Default: the queue named default, or the only one.")
+@click.option("--pool", default="", help="Default: DEFAULT-POOL.")
+@click.option(
+    "--endpoint",
+    metavar="fast|slow|faulty|fail|URL",
+    default="fast",
+    show_default=True,
+    help="A path of `fleet endpoint` on its default port (at once; after half a second; every third fails; all fail),"
+    " or any URL.",
+)
+@journal_option
+@click.pass_context
+def seed(
+    context: click.Context,
+    count: int,
+    group_mode: GroupMode,
+    groups: int,
+    queue: str | None,
+    pool: str,
+    endpoint: str,
+    journal: Path | None,
+) -> int:
+    """Send made-up messages to a queue, to see the fleet at work."""
+    target = sample_target(endpoint)
+    uri = queue if queue and ":" in queue else ask(_uri(context, queue))
+    return _send(uri, seed_drafts(count=count, mode=group_mode, groups=groups, target=target, pool=pool), journal)
+
+
+commands = (send, seed)
+
+
+async def _uri(context: click.Context, queue: str | None) -> str:
+    return uri_of_queue(await config_in_force(settings_of(context)), queue)[1]
+
+
+def _send(uri: str, drafts: Iterable[Draft], path: Path | None) -> int:
+    with _journal(path) as journal, _progress() as show:
+        sent = ask(send_drafts(uri, drafts, journal=journal, on_progress=show))
+    for refusal in sent.refusals:
+        click.echo(f"refused: {refusal}", err=True)
+    if sent.refused > len(sent.refusals):
+        click.echo(f"refused: {sent.refused - len(sent.refusals)} more", err=True)
+    click.echo(f"{sent.accepted} accepted, {sent.refused} refused" if sent.refused else f"{sent.accepted} accepted")
+    return 1 if sent.refused else 0
+
+
+@contextlib.contextmanager
+def _journal(path: Path | None) -> Iterator[Journal | None]:
+    if path is None:
+        yield None
+        return
+    journal = Journal(path, buffer_bytes=_JOURNAL_BUFFER_BYTES)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Sent], None] | None]:
+    """A counter in place, where somebody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(sent: Sent) -> None:
+        sys.stderr.write(f"\r{sent.accepted:,} accepted")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\033[K")

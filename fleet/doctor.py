@@ -1,0 +1,172 @@
+"""What is missing or misconfigured on this machine: one line a finding."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pycurl
+
+from fleet.config import RouterConfig, merge, parse_router_config
+from fleet.embedded_redis import find_executable, find_running
+from fleet.errors import FleetError
+from fleet.settings import Settings
+from fleet.state import observe
+from fleet.state.connect import connected, safe_url
+
+Level = Literal["ok", "warn", "fail"]
+Fetch = Callable[[str], Awaitable[bytes]]
+
+_LEAST_PYTHON = (3, 11)
+_LEAST_SQLITE = (3, 35)
+_CLOCK_OFF_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Level
+    subject: str
+    text: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"level": self.level, "subject": self.subject, "text": self.text}
+
+
+async def examine(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
+    """Every check by itself: one that fails hides no other."""
+    yield _python()
+    yield _libcurl()
+    yield _sqlite(settings.data_dir)
+    yield _data_dir(settings.data_dir)
+    for remark in settings.remarks:
+        yield Finding("warn", "settings", remark)
+    async for finding in _redis(settings):
+        yield finding
+    async for finding in _config(settings, fetch):
+        yield finding
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _LEAST_PYTHON:
+        return Finding("fail", "python", f"{version}; 3.11 or later is needed")
+    return Finding("ok", "python", version)
+
+
+def _libcurl() -> Finding:
+    info = pycurl.version_info()
+    version, features = info[1], info[4]
+    missing = [
+        name for name, flag in (("HTTP/2", pycurl.VERSION_HTTP2), ("TLS", pycurl.VERSION_SSL)) if not features & flag
+    ]
+    if "TLS" in missing:
+        return Finding("fail", "libcurl", f"{version} without TLS: https endpoints cannot be called")
+    if missing:
+        return Finding("warn", "libcurl", f"{version} without HTTP/2: https endpoints are called with HTTP/1.1")
+    return Finding("ok", "libcurl", f"{version}, HTTP/2, {info[5]}, Python has {ssl.OPENSSL_VERSION.split(' ')[0]}")
+
+
+def _sqlite(directory: Path) -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < _LEAST_SQLITE:
+        return Finding("fail", "sqlite", f"{version}; {'.'.join(map(str, _LEAST_SQLITE))} or later is needed")
+    try:
+        with _scratch(directory) as folder, contextlib.closing(sqlite3.connect(folder / "wal.db")) as db:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    except (OSError, sqlite3.Error) as error:
+        return Finding("warn", "sqlite", f"{version}; WAL not tried: {error}")
+    if mode != "wal":
+        return Finding("fail", "sqlite", f"{version}; no WAL on the disk of {directory} (a network disk?)")
+    return Finding("ok", "sqlite", f"{version}, WAL works")
+
+
+def _data_dir(directory: Path) -> Finding:
+    try:
+        with _scratch(directory) as folder:
+            (folder / "probe").write_bytes(b"x")
+    except OSError as error:
+        return Finding("fail", "data", f"{directory} cannot be written: {error.strerror}")
+    stat = os.statvfs(_existing(directory))
+    free_mb = stat.f_bavail * stat.f_frsize // 2**20
+    if free_mb < 256:
+        return Finding("warn", "data", f"{directory} has {free_mb} MB left")
+    return Finding("ok", "data", f"{directory} can be written, {free_mb:,} MB free")
+
+
+@contextlib.contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    """A folder on the same disk that is gone afterwards; the directory itself is not made."""
+    with tempfile.TemporaryDirectory(prefix=".fleet-doctor-", dir=_existing(directory)) as folder:
+        yield Path(folder)
+
+
+def _existing(directory: Path) -> Path:
+    return next(path for path in (directory, *directory.absolute().parents) if path.is_dir())
+
+
+async def _redis(settings: Settings) -> AsyncIterator[Finding]:
+    url = settings.redis.url or find_running(settings.data_dir)
+    if not url:
+        program = find_executable()
+        if program is None:
+            yield Finding("fail", "redis", "none is named, and no redis-server is here for `fleet up` to start")
+        else:
+            yield Finding("ok", "redis", f"none is named; `fleet up` starts {program}")
+        return
+    try:
+        async with connected(url) as client:
+            servers = await observe.servers(client)
+            offset_ms = await observe.clock_offset_ms(client)
+    except FleetError as error:
+        yield Finding("fail", "redis", str(error))
+        return
+    versions = ", ".join(sorted({server.version for server in servers}))
+    nodes = f"{len(servers)} nodes, " if len(servers) > 1 else ""
+    yield Finding("ok", "redis", f"{nodes}{versions} at {safe_url(url)}")
+    policies = {server.policy for server in servers} - {"", "noeviction"}
+    if policies:
+        yield Finding(
+            "fail", "memory", f"maxmemory-policy is {', '.join(policies)}: messages may vanish; set noeviction"
+        )
+    elif not all(server.max_bytes for server in servers):
+        yield Finding("warn", "memory", "noeviction, but no maxmemory: Redis may grow until the machine kills it")
+    else:
+        yield Finding("ok", "memory", f"noeviction, maxmemory {min(s.max_bytes for s in servers) // 2**20:,} MB")
+    # Leases do not depend on it; times in lists and journals do.
+    if abs(offset_ms) > _CLOCK_OFF_MS:
+        yield Finding(
+            "warn", "clock", f"{abs(offset_ms) / 1000:.1f} s {'behind' if offset_ms > 0 else 'ahead of'} Redis"
+        )
+    else:
+        yield Finding("ok", "clock", f"within {max(1, round(abs(offset_ms)))} ms of Redis")
+
+
+async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
+    if not settings.config.source and not settings.config.inline:
+        yield Finding("warn", "config", "none is given; `fleet up` makes a queue `default`, other processes wait")
+        return
+    try:
+        config = await read_config(settings, fetch)
+    except FleetError as error:
+        yield Finding("fail", "config", str(error))
+        return
+    for remark in config.remarks:
+        yield Finding("warn", "config", remark)
+    yield Finding("ok", "config", f"{len(config.queues)} queues, {len(config.pools)} pools")
+
+
+async def read_config(settings: Settings, fetch: Fetch) -> RouterConfig:
+    """What a syncer would publish of these settings."""
+    sources = filter(None, settings.config.source.split(","))
+    found = [parse_router_config(await fetch(source)) for source in sources]
+    if settings.config.inline:
+        found.append(parse_router_config(settings.config.inline))
+    return merge(found)

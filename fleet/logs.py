@@ -1,0 +1,38 @@
+"""Logs of every process: a line an event, UTC, with the process's name; no secret gets here in the first place."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+
+_USER_INFO = re.compile(r"(?<=://)[^/\s'\"]*@")
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO worker-1 text`; an error that nobody expected keeps its traceback, in one line."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self, process: str) -> None:
+        super().__init__(f"%(asctime)s.%(msecs)03dZ %(levelname)s {process} %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        # A message that quotes somebody else's text may hold line ends, and a URL with its password.
+        return _USER_INFO.sub("", super().format(record)).replace("\r", " ").replace("\n", " | ")
+
+
+def set_up(*, level: str, process: str) -> None:
+    """Send this process's logs to stderr. Called once, by the command that becomes the process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(process))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("fleet").setLevel(level)
+
+
+def remark(text: str) -> None:
+    """Something in the settings that is allowed and probably a mistake."""
+    logging.getLogger("fleet").warning("%s", text)

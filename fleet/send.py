@@ -1,0 +1,228 @@
+"""Producing: messages from a line, a file or a generator into a queue, in batches, with a journal of what it took."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from fleet.config import RouterConfig, parse_router_config
+from fleet.errors import FleetError, InvalidConfig, InvalidMessage
+from fleet.journal import Journal
+from fleet.message import Message, decode
+from fleet.settings import Settings
+from fleet.sources import ulid
+from fleet.sources.base import Outgoing, Publisher
+from fleet.sources.open import open_publisher
+from fleet.state.connect import connected
+from fleet.state.registry import Registry
+
+BATCH = 500
+SAMPLE_ENDPOINTS = ("fast", "slow", "faulty", "fail")
+SAMPLE_PORT = 8421
+ONE_OF_EIGHT = 8
+_REFUSALS_NAMED = 10
+
+GroupMode = Literal["unique", "1of8", "single"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What the command line says of every message; None leaves it as it is."""
+
+    group: str | None = None
+    pool: str | None = None
+    target: str | None = None
+
+    def fields(self) -> dict[str, str]:
+        named = {"messageGroupId": self.group, "poolCode": self.pool, "mediationTarget": self.target}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One message on its way, or why it cannot go. `line` is where it came from."""
+
+    line: int
+    id: str = ""
+    group: str | None = None
+    body: bytes = b""
+    refusal: str = ""
+
+
+@dataclass(slots=True)
+class Sent:
+    accepted: int = 0
+    refused: int = 0
+    refusals: list[str] = field(default_factory=list)
+    """The first of them, with their line."""
+
+    def refuse(self, line: int, reason: str) -> None:
+        self.refused += 1
+        if len(self.refusals) < _REFUSALS_NAMED:
+            self.refusals.append(f"line {line}: {reason}")
+
+
+# Drafts --------------------------------------------------------------------------------------------
+
+
+def drafts_from_lines(lines: Iterable[bytes], overrides: Overrides, *, unchecked: bool = False) -> Iterator[Draft]:
+    """A message a line; empty lines are passed over."""
+    fields = overrides.fields()
+    for number, line in enumerate(lines, start=1):
+        body = line.strip()
+        if body:
+            yield _draft(number, body, fields, unchecked=unchecked)
+
+
+def drafts_of_one(body: bytes, count: int, overrides: Overrides, *, unchecked: bool = False) -> Iterator[Draft]:
+    """One body `count` times. More than one get ids of their own: the same id would be taken for the same message."""
+    fields = overrides.fields()
+    for number in range(1, count + 1):
+        yield _draft(number, body, fields, unchecked=unchecked, fresh_id=count > 1)
+
+
+def _draft(line: int, body: bytes, fields: dict[str, str], *, unchecked: bool, fresh_id: bool = False) -> Draft:
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _as_it_is(line, body) if unchecked else Draft(line, refusal=f"not JSON: {error}")
+    if not isinstance(document, dict):
+        return _as_it_is(line, body) if unchecked else Draft(line, refusal="not a JSON object")
+    added: dict[str, Any] = dict(fields)
+    if fresh_id or "id" not in document:
+        added["id"] = _new_ids(1)[0]
+    if added:
+        body = msgspec.json.encode({**document, **added})
+    try:
+        message = decode(body)
+    except InvalidMessage as error:
+        return _as_it_is(line, body) if unchecked else Draft(line, refusal=str(error))
+    return Draft(line, message.id, _group_of(message), body)
+
+
+def _as_it_is(line: int, body: bytes) -> Draft:
+    return Draft(line, _new_ids(1)[0], None, body)
+
+
+def _group_of(message: Message) -> str | None:
+    # Who asks for no order has none at the source either.
+    return None if message.dispatch_mode == "IMMEDIATE" else message.message_group_id or None
+
+
+def seed_drafts(*, count: int, mode: GroupMode, groups: int, target: str, pool: str = "") -> Iterator[Draft]:
+    """Messages for trying things out, as seed 002 groups them."""
+    encode = msgspec.json.Encoder().encode
+    sent = 0
+    while sent < count:
+        for message_id in _new_ids(min(BATCH, count - sent)):
+            sent += 1
+            match mode:
+                case "unique":
+                    group = f"group-{message_id}"
+                case "1of8":
+                    group = f"group-{random.randrange(groups)}"
+                case "single":
+                    group = "group-single"
+            message = Message(id=message_id, pool_code=pool, mediation_target=target, message_group_id=group)
+            yield Draft(sent, message_id, group, encode(message))
+
+
+def _new_ids(count: int) -> list[str]:
+    return ulid.take(count, time.time_ns() // 1_000_000)
+
+
+def sample_target(endpoint: str, *, port: int = SAMPLE_PORT) -> str:
+    """The URL of a sample endpoint by its name, or the URL that was given."""
+    if endpoint in SAMPLE_ENDPOINTS:
+        return f"http://127.0.0.1:{port}/{endpoint}"
+    if "://" not in endpoint:
+        raise FleetError(f"{endpoint}: neither a URL nor one of {', '.join(SAMPLE_ENDPOINTS)}")
+    return endpoint
+
+
+# Sending -------------------------------------------------------------------------------------------
+
+
+async def send(
+    uri: str,
+    drafts: Iterable[Draft],
+    *,
+    journal: Journal | None = None,
+    on_progress: Callable[[Sent], None] | None = None,
+) -> Sent:
+    """Put the drafts into the queue, in order. What cannot go is counted and named, and stops nothing else."""
+    publisher = open_publisher(uri)
+    sent = Sent()
+    await publisher.open()
+    try:
+        seq = itertools.count()
+        for batch in _batches(drafts, BATCH):
+            await publish(publisher, batch, sent, journal=journal, seq=seq)
+            if on_progress is not None:
+                on_progress(sent)
+    finally:
+        await publisher.close()
+        if journal is not None:
+            journal.flush()
+    return sent
+
+
+async def publish(
+    publisher: Publisher, batch: list[Draft], sent: Sent, *, journal: Journal | None, seq: Iterator[int]
+) -> None:
+    good = [draft for draft in batch if not draft.refusal]
+    for draft in batch:
+        if draft.refusal:
+            sent.refuse(draft.line, draft.refusal)
+    if not good:
+        return
+    answers = await publisher.publish([Outgoing(d.id, d.body, d.group) for d in good])
+    for draft, refusal in zip(good, answers, strict=True):
+        if refusal is not None:
+            sent.refuse(draft.line, refusal)
+            continue
+        sent.accepted += 1
+        if journal is not None:
+            # Journalled once the queue has it: a message it refused was never lost.
+            journal.sent(draft.id, draft.group, next(seq))
+    if journal is not None:
+        journal.flush()
+
+
+def _batches(drafts: Iterable[Draft], size: int) -> Iterator[list[Draft]]:
+    iterator = iter(drafts)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
+# Which queue ---------------------------------------------------------------------------------------
+
+
+async def config_in_force(settings: Settings) -> RouterConfig:
+    """The configuration that the fleet follows now."""
+    async with connected(settings.redis.url) as client:
+        found = await Registry(client).config()
+    if found is None:
+        raise FleetError("no configuration is in force yet; start `fleet syncer`, or `fleet up`")
+    return parse_router_config(found.body)
+
+
+def uri_of_queue(config: RouterConfig, name: str | None) -> tuple[str, str]:
+    """Name and URI of a queue; without a name the one that is meant by itself."""
+    names = sorted(queue.name for queue in config.queues)
+    if name is None:
+        name = "default" if "default" in names else names[0] if len(names) == 1 else None
+        if name is None:
+            raise FleetError(
+                f"several queues, name one of them: {', '.join(names)}" if names else "no queue is configured"
+            )
+    queue = config.queue(name)
+    if queue is None:
+        raise InvalidConfig(f"no queue {name} is configured; there are: {', '.join(names) or 'none'}")
+    return queue.name, queue.uri

@@ -1,0 +1,146 @@
+"""The state of the fleet on one screen, and what is wrong with it in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet import views
+from fleet.state import observe
+from fleet.state.connect import Client
+from fleet.state.observe import LeaseView, PoolView, ServerView
+from fleet.state.registry import ConfigRevision, Registry
+from fleet.views import QueueNow
+
+_OLD_S = 600.0
+_NEARLY_FULL = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    leader: LeaseView
+    config: ConfigRevision | None
+    records: list[dict[str, Any]]
+    pools: list[PoolView]
+    queues: list[QueueNow]
+    servers: list[ServerView]
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def roles(self) -> Counter[str]:
+        return Counter(str(record.get("role")) for record in self.records)
+
+    @property
+    def waiting(self) -> int:
+        """Messages at the sources that nobody has taken yet."""
+        return sum(queue.depth.waiting for queue in self.queues if queue.depth)
+
+    @property
+    def tracked(self) -> int:
+        return sum(queue.view.tracked for queue in self.queues)
+
+    @property
+    def delivering(self) -> int:
+        return sum(pool.leases for pool in self.pools)
+
+    @property
+    def oldest_s(self) -> float:
+        return max((queue.depth.oldest_s for queue in self.queues if queue.depth), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "leader": self.leader.owner or None,
+            "epoch": self.leader.epoch if self.leader.owner else None,
+            "configRevision": self.config.revision if self.config else None,
+            "processes": dict(self.roles),
+            "backlog": self.waiting,
+            "tracked": self.tracked,
+            "delivering": self.delivering,
+            "oldestSeconds": round(self.oldest_s, 1),
+            "queues": {queue.view.name: views.queue_json(queue) for queue in self.queues},
+            "pools": {pool.code: views.pool_json(pool) for pool in self.pools},
+            "problems": self.problems,
+        }
+
+
+async def status(client: Client) -> Status:
+    config, router = await views.configuration(client)
+    found = Status(
+        leader=await observe.leader(client),
+        config=config,
+        records=await Registry(client).processes(),
+        pools=await observe.pools(client),
+        queues=await views.queues_now(client, router),
+        servers=await observe.servers(client),
+    )
+    found.problems.extend(problems(found))
+    return found
+
+
+def problems(now: Status) -> list[str]:
+    """What an operator should look at, the gravest first."""
+    found = _of_processes(now)
+    for server in now.servers:
+        if server.max_bytes and server.used_bytes > _NEARLY_FULL * server.max_bytes:
+            found.append("Redis is nearly full: nothing more is taken from the queues until messages are delivered")
+        if server.policy and server.policy != "noeviction":
+            found.append(f"Redis may throw messages away: its maxmemory-policy is {server.policy}, not noeviction")
+    for queue in now.queues:
+        found += _of_queue(queue, has_coordinator=now.roles["coordinator"] > 0)
+    for pool in now.pools:
+        found += _of_pool(pool)
+    return found
+
+
+def _of_processes(now: Status) -> list[str]:
+    found = []
+    if now.config is None:
+        found.append("no configuration is in force: start a syncer")
+    elif not now.roles["syncer"]:
+        found.append("no syncer runs: changes of the configuration are not followed")
+    if not now.roles["coordinator"]:
+        found.append("no coordinator runs: nothing is taken from the queues, nothing is acknowledged")
+    elif not now.leader.owner:
+        found.append("no coordinator leads at the moment")
+    if not now.roles["worker"]:
+        found.append("no worker runs: nothing is delivered")
+    found += [f"{record['name']} cannot reach Redis" for record in now.records if record.get("redisAvailable") is False]
+    return found
+
+
+def _of_queue(queue: QueueNow, *, has_coordinator: bool) -> list[str]:
+    name, found = queue.view.name, []
+    if queue.error:
+        found.append(f"queue {name} cannot be read: {queue.error}")
+    if has_coordinator and not queue.view.owner:
+        found.append(f"queue {name} has no owner at the moment")
+    if queue.view.dead:
+        found.append(f"queue {name} has {queue.view.dead} dead letters")
+    if queue.depth is not None and queue.depth.oldest_s > _OLD_S:
+        found.append(f"the oldest message of queue {name} is {span(queue.depth.oldest_s)} old")
+    return found
+
+
+def _of_pool(pool: PoolView) -> list[str]:
+    if pool.settings.draining:
+        return [f"pool {pool.code} is no longer configured and still holds {pool.held} messages"] if pool.held else []
+    if pool.paused:
+        return [f"pool {pool.code} is paused with {pool.held} messages"]
+    if pool.held >= pool.settings.capacity:
+        return [f"pool {pool.code} is full: its endpoints are slower than its queues"]
+    return []
+
+
+def span(seconds: float) -> str:
+    """A time that passed, in its two largest units."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    whole = int(seconds)
+    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // next_size
+            return f"{whole // size} {unit} {rest} {next_unit}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"

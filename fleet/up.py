@@ -1,0 +1,216 @@
+"""Everything on this machine: an embedded Redis unless one is named, and the processes of the fleet around it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from fleet.embedded_redis import EmbeddedRedis
+from fleet.errors import StateError
+from fleet.settings import ConfigSettings, RedisSettings, Settings
+from fleet.state.connect import connected, safe_url
+from fleet.state.registry import Registry
+from fleet.supervise import Program, Supervisor, child_environment, fleet_command, on_signals
+
+log = logging.getLogger("fleet.supervisor")
+
+SYNCER_STOPS_S = 5.0
+COORDINATOR_STOPS_S = 15.0
+WORKER_STOPS_S = 35.0
+"""More than a worker gives its requests in flight."""
+DEFAULT_QUEUE = "default"
+_LOOK_S = 0.1
+
+
+def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+    """What makes a child see the settings that we see, wherever they came from."""
+    environment = child_environment(
+        base, FLEET_REDIS_URL=settings.redis.url, FLEET_DATA_DIR=str(settings.data_dir.absolute())
+    )
+    # The file and the sources that were chosen, by names that leave nothing to look for.
+    environment.pop("FLEET_CONFIG", None)
+    if settings.file is not None:
+        environment["FLEET_CONFIG"] = str(settings.file)
+    if settings.config.source:
+        environment["FLEET_CONFIG_SOURCE"] = settings.config.source
+    return environment
+
+
+def programs(role: str, count: int, environment: Mapping[str, str], *arguments: str) -> list[Program]:
+    stop_within_s = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S}.get(role, WORKER_STOPS_S)
+    return [
+        Program(
+            name=f"{role} {number}" if count > 1 else role,
+            command=fleet_command(role, *arguments),
+            environment=environment,
+            stop_within_s=stop_within_s,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def with_default_config(settings: Settings) -> Settings:
+    """Where no configuration is given: one embedded queue beside the other data, and DEFAULT-POOL."""
+    if settings.config.source or settings.config.inline:
+        return settings
+    folder = settings.data_dir.absolute()
+    file = folder / "default-config.json"
+    body = router_config(queue=DEFAULT_QUEUE, file=folder / "queues.db")
+    if not file.is_file() or file.read_text(encoding="utf-8") != body:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(body, encoding="utf-8")
+    return dataclasses.replace(settings, config=_with_source(settings.config, str(file)))
+
+
+def _with_source(config: ConfigSettings, source: str) -> ConfigSettings:
+    return dataclasses.replace(config, source=source)
+
+
+def router_config(*, queue: str, file: Path, pools: Sequence[Mapping[str, object]] = ()) -> str:
+    queues = [{"queueName": queue, "queueUri": queue_uri(queue=queue, file=file)}]
+    return json.dumps({"queues": queues, "processingPools": list(pools)}, indent=2) + "\n"
+
+
+def queue_uri(*, queue: str, file: Path) -> str:
+    return f"sqlite:///{quote(str(file))}?queue={quote(queue)}"
+
+
+class OwnRedis:
+    """The embedded Redis of a supervised fleet: one that dies is started again at the same place."""
+
+    def __init__(self, redis: EmbeddedRedis, *, on_failure: Callable[[StateError], None]) -> None:
+        self._redis = redis
+        self._on_failure = on_failure
+        self._descriptor = -1
+
+    def watch(self) -> None:
+        assert self._redis.pid is not None
+        self._descriptor = os.pidfd_open(self._redis.pid)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._on_end)
+
+    def unwatch(self) -> None:
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _on_end(self) -> None:
+        self.unwatch()
+        log.error("the embedded Redis ended; it starts again")
+        self._redis.stop()
+        try:
+            # Blocks the loop, and nothing in it can do anything without Redis.
+            self._redis.start()
+        except StateError as error:
+            self._on_failure(error)
+        else:
+            self.watch()
+
+
+def up(
+    settings: Settings,
+    *,
+    environment: Mapping[str, str],
+    workers: int,
+    coordinators: int,
+    say: Callable[[str], None],
+) -> int:
+    """Run until a signal. Returns the exit code."""
+    settings = with_default_config(settings)
+    if settings.redis.url:
+        return asyncio.run(_run(settings, None, environment, workers, coordinators, say))
+    # Persistent: what was delivered and not yet acked at its source is still known after a restart.
+    with EmbeddedRedis(directory=settings.data_dir, persist=True) as redis:
+        settings = dataclasses.replace(settings, redis=RedisSettings(url=redis.url))
+        return asyncio.run(_run(settings, redis, environment, workers, coordinators, say))
+
+
+async def _run(
+    settings: Settings,
+    redis: EmbeddedRedis | None,
+    base: Mapping[str, str],
+    workers: int,
+    coordinators: int,
+    say: Callable[[str], None],
+) -> int:
+    environment = environment_for(settings, base)
+    supervisor = Supervisor(
+        stages=[
+            programs("syncer", 1, environment),
+            programs("coordinator", coordinators, environment),
+            programs("worker", workers, environment),
+        ],
+        # Our Redis dies with us, and without it nobody can end anything cleanly.
+        orphan_signal=signal.SIGTERM if redis is None else signal.SIGKILL,
+        is_final=lambda program, code: syncer_gave_up(settings.redis.url, program, code),
+    )
+    on_signals(supervisor.stop)
+
+    def on_failure(error: StateError) -> None:
+        log.error("%s", error)
+        supervisor.exit_code = 1
+        supervisor.stop()
+
+    own = OwnRedis(redis, on_failure=on_failure) if redis is not None else None
+    if own is not None:
+        own.watch()
+    supervisor.start()
+    announcer = asyncio.get_running_loop().create_task(
+        _announce(settings, redis is not None, workers, coordinators, say)
+    )
+    try:
+        return await supervisor.run()
+    finally:
+        announcer.cancel()
+        await asyncio.gather(announcer, return_exceptions=True)
+        if own is not None:
+            own.unwatch()
+
+
+async def syncer_gave_up(url: str, program: Program, code: int) -> bool:
+    """Whether a syncer ended because the configuration is bad, rather than because Redis is away."""
+    if program.name != "syncer" or code != 1:
+        return False
+    try:
+        async with connected(url):
+            return True
+    except StateError:
+        return False
+
+
+async def _announce(
+    settings: Settings, embedded: bool, workers: int, coordinators: int, say: Callable[[str], None]
+) -> None:
+    await until_ready(settings.redis.url, coordinators=coordinators, workers=workers)
+    where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
+    say(
+        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where}."
+        " Ctrl-C stops it."
+    )
+
+
+async def until_ready(url: str, *, coordinators: int, workers: int) -> None:
+    """Until a configuration is in force and so many processes say that they live."""
+    wanted = {"coordinator": coordinators, "worker": workers}
+    async with connected(url) as client:
+        registry = Registry(client)
+        while True:
+            try:
+                roles = [record["role"] for record in await registry.processes()]
+                if await registry.revision() and all(roles.count(role) >= n for role, n in wanted.items()):
+                    return
+            except StateError as error:
+                log.debug("not ready: %s", error)
+            # Heartbeats are no event that anybody is told of.
+            await asyncio.sleep(_LOOK_S)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"

@@ -1,0 +1,188 @@
+"""The fleet in the public JSON shapes (camelCase), for the CLI and whoever else shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fleet.config import QueueConfig, RouterConfig, parse_router_config
+from fleet.errors import FleetError
+from fleet.sources.base import Depth
+from fleet.sources.open import open_source
+from fleet.state import observe
+from fleet.state.connect import Client
+from fleet.state.observe import InFlight, PoolView, QueueView
+from fleet.state.registry import ConfigRevision, Registry
+
+_DEPTH_WITHIN_S = 5.0
+_SOURCES_AT_ONCE = 16
+_PROCESS_FIELDS = ("role", "name", "pid", "host", "startedAt", "queues", "pools", "epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNow:
+    """A queue by Redis and by its source; `depth` is None where the source did not say, and `error` why."""
+
+    view: QueueView
+    depth: Depth | None
+    error: str = ""
+
+
+async def configuration(client: Client) -> tuple[ConfigRevision | None, RouterConfig]:
+    found = await Registry(client).config()
+    return found, parse_router_config(found.body) if found is not None else RouterConfig()
+
+
+# Processes -----------------------------------------------------------------------------------------
+
+
+def processes_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{field: record.get(field) for field in _PROCESS_FIELDS} for record in records]
+
+
+def workers_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for record in records:
+        if record.get("role") != "worker":
+            continue
+        totals = record.get("totals", {}).values()
+        done, failed = sum(t.get("SUCCESS", 0) for t in totals), sum(map(_failed, totals))
+        seconds = observe.age_s(str(record.get("startedAt", "")))
+        rows.append(
+            {
+                **{field: record.get(field) for field in ("name", "pid", "host", "startedAt", "pools")},
+                "inFlight": record.get("inFlight", 0),
+                "totalSucceeded": done,
+                "totalFailed": failed,
+                "throughput": round(done / seconds, 1) if seconds else 0.0,
+                "leasesLost": record.get("counts", {}).get("leases_lost", 0),
+                "redisAvailable": record.get("redisAvailable", True),
+            }
+        )
+    return rows
+
+
+async def leader_json(client: Client) -> dict[str, Any]:
+    """The standby-status of the process that leads; of nobody where none does."""
+    lease = await observe.leader(client)
+    records = await Registry(client).processes()
+    owned: list[list[str]] = [record.get("queues", []) for record in records if record.get("name") == lease.owner]
+    return {
+        "instanceId": lease.owner or None,
+        "role": "PRIMARY" if lease.owner else "STANDBY",
+        "leader": lease.owner or None,
+        "epoch": lease.epoch if lease.owner else None,
+        "ownedQueues": owned[0] if owned else [],
+        "redisAvailable": True,
+    }
+
+
+# Pools ---------------------------------------------------------------------------------------------
+
+
+def pool_json(pool: PoolView) -> dict[str, Any]:
+    done, failed = pool.outcomes["SUCCESS"], _failed(pool.outcomes)
+    total = done + failed
+    return {
+        "poolCode": pool.code,
+        "totalProcessed": total,
+        "totalSucceeded": done,
+        "totalFailed": failed,
+        "totalRateLimited": pool.outcomes["RATE_LIMITED"],
+        "successRate": _rate(done, failed),
+        "activeWorkers": pool.leases,
+        "availablePermits": max(0, pool.settings.concurrency - pool.leases),
+        "maxConcurrency": pool.settings.concurrency,
+        # What is under way left the queue in every sense but that of Redis.
+        "queueSize": max(0, pool.held - pool.leases),
+        "maxQueueCapacity": pool.settings.capacity,
+        "averageProcessingTimeMs": round(pool.outcomes["ms"] / total, 2) if total else 0.0,
+    }
+
+
+def _failed(outcomes: dict[str, int]) -> int:
+    return sum(outcomes.get(name, 0) for name in ("ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION"))
+
+
+def _rate(good: int, bad: int) -> float:
+    return round(good / (good + bad), 4) if good + bad else 1.0
+
+
+# Queues --------------------------------------------------------------------------------------------
+
+
+async def queues_now(client: Client, config: RouterConfig) -> list[QueueNow]:
+    queues = sorted(config.queues, key=lambda queue: queue.name)
+    views = await observe.queues(client, [queue.name for queue in queues])
+    gate = asyncio.Semaphore(_SOURCES_AT_ONCE)
+    depths = await asyncio.gather(*(_depth(queue, gate) for queue in queues))
+    return [QueueNow(view, depth, error) for view, (depth, error) in zip(views, depths, strict=True)]
+
+
+async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> tuple[Depth | None, str]:
+    async with gate:
+        try:
+            source = open_source(queue.name, queue.uri, queue.visibility_timeout_s * 1000)
+            async with asyncio.timeout(_DEPTH_WITHIN_S):
+                await source.open()
+                try:
+                    return await source.depth(), ""
+                finally:
+                    await source.close()
+        except TimeoutError:
+            return None, f"its source did not answer within {_DEPTH_WITHIN_S:g} s"
+        except FleetError as error:
+            return None, str(error)
+
+
+def queue_json(queue: QueueNow) -> dict[str, Any]:
+    counts, view = queue.view.counts, queue.view
+    return {
+        "name": view.name,
+        "totalMessages": counts["received"],
+        "totalConsumed": counts["acked"],
+        "totalFailed": counts["nacked"],
+        "successRate": _rate(counts["acked"], counts["nacked"]),
+        "currentSize": view.tracked,
+        "throughput": round(counts["acked"] / view.owned_s, 1) if view.owned_s else 0.0,
+        "pendingMessages": queue.depth.waiting if queue.depth else None,
+        "messagesNotVisible": queue.depth.invisible if queue.depth else None,
+        "totalDeferred": counts["refused"],
+    }
+
+
+# Messages in flight --------------------------------------------------------------------------------
+
+
+async def in_flight_json(
+    client: Client, queue_names: list[str], *, pool: str | None = None, limit: int = 0
+) -> AsyncIterator[dict[str, Any]]:
+    """Tracked messages, in no order; `limit` 0 for all."""
+    now = datetime.now(UTC)
+    shown = 0
+    async for page in observe.in_flight(client, queue_names):
+        for item in page:
+            if pool is None or item.message.pool == pool:
+                yield _in_flight(item, now)
+                shown += 1
+                if shown == limit:
+                    return
+
+
+def _in_flight(item: InFlight, now: datetime) -> dict[str, Any]:
+    message = item.message
+    since = datetime.fromtimestamp(message.tracked_ms / 1000, UTC)
+    return {
+        "messageId": message.message_id,
+        "brokerMessageId": message.broker_id,
+        "queueId": item.queue,
+        "poolCode": message.pool,
+        # A message that asks for no order has a lane of its own, which is nobody's group.
+        "messageGroupId": message.group if message.group.isprintable() else None,
+        "addedToInPipelineAt": since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "elapsedTimeMs": max(0, round((now - since).total_seconds() * 1000)),
+        "state": item.state,
+    }
