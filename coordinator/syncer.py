@@ -10,6 +10,7 @@ import uvloop
 
 from coordinator.publish import Publisher
 from coordinator.sync import RetryPolicy, Severity, Syncer
+from fleet import config_sources
 from fleet.clock import SystemClock
 from fleet.errors import FleetError
 from fleet.process import Heartbeat, Identity, Life
@@ -22,6 +23,7 @@ log = logging.getLogger("fleet.syncer")
 
 async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
     """Keep the published configuration equal to its sources until SIGTERM. Returns the exit code."""
+    config_sources.check_files(settings.config)
     identity, life = Identity.new("syncer"), Life()
     revision = ""
 

@@ -8,14 +8,15 @@ import sqlite3
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pycurl
 
-from fleet.config import RouterConfig, merge, parse_router_config
+from fleet import config_sources
+from fleet.config_sources import Fetch
 from fleet.embedded_redis import find_executable, find_running
 from fleet.errors import FleetError
 from fleet.settings import Settings
@@ -23,7 +24,6 @@ from fleet.state import observe
 from fleet.state.connect import connected, safe_url
 
 Level = Literal["ok", "warn", "fail"]
-Fetch = Callable[[str], Awaitable[bytes]]
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_SQLITE = (3, 35)
@@ -150,23 +150,14 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
-    if not settings.config.source and not settings.config.inline:
+    if not config_sources.is_given(settings.config):
         yield Finding("warn", "config", "none is given; `fleet up` makes a queue `default`, other processes wait")
         return
     try:
-        config = await read_config(settings, fetch)
+        config = await config_sources.read(settings.config, fetch)
     except FleetError as error:
         yield Finding("fail", "config", str(error))
         return
     for remark in config.remarks:
         yield Finding("warn", "config", remark)
     yield Finding("ok", "config", f"{len(config.queues)} queues, {len(config.pools)} pools")
-
-
-async def read_config(settings: Settings, fetch: Fetch) -> RouterConfig:
-    """What a syncer would publish of these settings."""
-    sources = filter(None, settings.config.source.split(","))
-    found = [parse_router_config(await fetch(source)) for source in sources]
-    if settings.config.inline:
-        found.append(parse_router_config(settings.config.inline))
-    return merge(found)

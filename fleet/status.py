@@ -37,6 +37,11 @@ class Status:
         return sum(queue.depth.waiting for queue in self.queues if queue.depth)
 
     @property
+    def invisible(self) -> int:
+        """Messages at the sources that were taken, or wait for a time."""
+        return sum(queue.depth.invisible for queue in self.queues if queue.depth)
+
+    @property
     def tracked(self) -> int:
         return sum(queue.view.tracked for queue in self.queues)
 
@@ -55,6 +60,7 @@ class Status:
             "configRevision": self.config.revision if self.config else None,
             "processes": dict(self.roles),
             "backlog": self.waiting,
+            "invisible": self.invisible,
             "tracked": self.tracked,
             "delivering": self.delivering,
             "oldestSeconds": round(self.oldest_s, 1),

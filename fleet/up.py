@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from fleet import config_sources
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
 from fleet.settings import ConfigSettings, RedisSettings, Settings
@@ -58,7 +59,7 @@ def programs(role: str, count: int, environment: Mapping[str, str], *arguments: 
 
 def with_default_config(settings: Settings) -> Settings:
     """Where no configuration is given: one embedded queue beside the other data, and DEFAULT-POOL."""
-    if settings.config.source or settings.config.inline:
+    if config_sources.is_given(settings.config):
         return settings
     folder = settings.data_dir.absolute()
     file = folder / "default-config.json"
@@ -124,12 +125,20 @@ def up(
 ) -> int:
     """Run until a signal. Returns the exit code."""
     settings = with_default_config(settings)
+    # What cannot work is said once, before anything runs that would say it again and again.
+    config_sources.check_files(settings.config)
     if settings.redis.url:
+        asyncio.run(_reach(settings.redis.url))
         return asyncio.run(_run(settings, None, environment, workers, coordinators, say))
     # Persistent: what was delivered and not yet acked at its source is still known after a restart.
     with EmbeddedRedis(directory=settings.data_dir, persist=True) as redis:
         settings = dataclasses.replace(settings, redis=RedisSettings(url=redis.url))
         return asyncio.run(_run(settings, redis, environment, workers, coordinators, say))
+
+
+async def _reach(url: str) -> None:
+    async with connected(url):
+        return
 
 
 async def _run(

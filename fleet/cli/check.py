@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from fleet import config_sources
 from fleet.cli.base import Command, Group, ask, example, json_option, settings_without_redis
 from fleet.cli.table import show_json
-from fleet.doctor import Finding, examine, read_config
+from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
 from fleet.verify import verify as verify_journals
 
@@ -20,7 +21,9 @@ from fleet.verify import verify as verify_journals
 @click.option("--duplicates", type=click.IntRange(0), help="How many are allowed; without it any number.")
 @json_option
 def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) -> int:
-    """Check journals of `fleet send` and `fleet endpoint`: nothing lost, nothing out of order, no overlap.
+    """Check journals for loss, disorder and overlap.
+
+    They are those of `fleet send`, `fleet seed` and `fleet endpoint`, in any order.
 
     Ends with 1 if anything but duplicates is found, or more duplicates than allowed.
     """
@@ -36,7 +39,10 @@ def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) ->
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> int:
-    """Say what is missing or misconfigured on this machine. Ends with 1 if something fails."""
+    """Say what is missing or misconfigured here.
+
+    Ends with 1 if something fails.
+    """
     settings = settings_without_redis(context)
 
     async def question() -> list[Finding]:
@@ -63,18 +69,19 @@ def config() -> None:
 @json_option
 @click.pass_context
 def check(context: click.Context, source: str | None, as_json: bool) -> int:
-    """Read a configuration as a syncer would, and name everything that is wrong with it. Changes nothing.
+    """Name everything that is wrong with a configuration.
 
-    Without FILE|URL it reads what --config, FLEET_CONFIG or fleet.toml name.
+    Reads it as a syncer would, and changes nothing. Without FILE|URL it reads what --config, FLEET_CONFIG
+    or fleet.toml name.
     """
     settings = settings_without_redis(context)
     if source is not None:
         chosen = source if "://" in source else str(Path(source).absolute())
         settings = dataclasses.replace(settings, config=dataclasses.replace(settings.config, source=chosen, inline=b""))
-    if not settings.config.source and not settings.config.inline:
+    if not config_sources.is_given(settings.config):
         raise click.UsageError("Nothing to check: name a FILE or URL.", context)
     try:
-        found = ask(read_config(settings, _fetch))
+        found = ask(config_sources.read(settings.config, _fetch))
     except InvalidConfig as error:
         if not as_json:
             raise

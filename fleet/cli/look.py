@@ -31,7 +31,7 @@ async def _fleet(context: click.Context) -> AsyncIterator[Client]:
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show the fleet on one screen: who runs, what waits, what is wrong."""
+    """Show who runs, what waits and what is wrong."""
 
     async def question() -> Status:
         async with _fleet(context) as client:
@@ -48,8 +48,8 @@ def status(context: click.Context, as_json: bool) -> None:
     click.echo(f"Config     {now.config.revision if now.config else 'none'}")
     click.echo(f"Redis      {redis}")
     click.echo(
-        f"Messages   {now.waiting:,} waiting, {now.tracked:,} taken, {now.delivering:,} being delivered,"
-        f" oldest {span(now.oldest_s)}"
+        f"Messages   {now.waiting:,} waiting, {now.invisible:,} invisible, {now.tracked:,} taken,"
+        f" {now.delivering:,} being delivered"
     )
     click.echo()
     _show_queues(sorted(now.queues, key=lambda q: q.view.tracked, reverse=True)[:_MOST_SHOWN])
@@ -68,7 +68,7 @@ def status(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def pools(context: click.Context, as_json: bool) -> None:
-    """List the pools: what waits there, what is under way, how it went."""
+    """List the pools and what became of their messages."""
 
     async def question() -> list[observe.PoolView]:
         async with _fleet(context) as client:
@@ -85,7 +85,7 @@ def pools(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def queues(context: click.Context, as_json: bool) -> None:
-    """List the queues: how deep they are, who reads them, how it went."""
+    """List the queues, how deep they are and who reads them."""
 
     async def question() -> list[views.QueueNow]:
         async with _fleet(context) as client:
@@ -105,7 +105,7 @@ def queues(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def workers(context: click.Context, as_json: bool) -> None:
-    """List the worker processes: what each has in flight and how much it delivered."""
+    """List the workers and how much each delivered."""
     rows = views.workers_json(ask(_records(context)))
     if as_json:
         show_json(rows)
@@ -183,7 +183,10 @@ def leader(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def inflight(context: click.Context, queue: str | None, pool: str | None, limit: int, as_json: bool) -> None:
-    """List messages between source and endpoint: taken from a queue and not acknowledged there yet."""
+    """List messages between source and endpoint.
+
+    Those that were taken from a queue and are not acknowledged there yet.
+    """
 
     async def question() -> list[dict[str, Any]]:
         async with _fleet(context) as client:
@@ -256,6 +259,7 @@ def _show_queues(found: list[views.QueueNow]) -> None:
             (
                 queue.view.name,
                 now["pendingMessages"],
+                now["messagesNotVisible"],
                 now["currentSize"],
                 oldest,
                 now["totalConsumed"],
@@ -264,7 +268,7 @@ def _show_queues(found: list[views.QueueNow]) -> None:
                 queue.view.owner or "nobody",
             )
         )
-    titles = ("QUEUE", "WAITING", "TAKEN", "OLDEST", "ACKED", "NACKED", "DEAD", "OWNER")
+    titles = ("QUEUE", "WAITING", "HIDDEN", "TAKEN", "OLDEST", "ACKED", "NACKED", "DEAD", "OWNER")
     show_table(titles, rows, empty="There is no queue.")
 
 

@@ -39,7 +39,10 @@ def up(context: click.Context, workers: int, coordinators: int) -> int:
 @click.command(cls=Command, epilog=example("fleet coordinator --redis redis://redis:6379/0"))
 @click.pass_context
 def coordinator(context: click.Context) -> int:
-    """Take messages from the queues, and acknowledge them there once they are settled."""
+    """Take messages from the queues.
+
+    And acknowledge them there, once they are settled. Coordinators share the queues among them.
+    """
     from coordinator.main import run
 
     settings = settings_of(context)
@@ -106,9 +109,10 @@ def endpoint(
 @click.option("--keep", is_flag=True, help="Leave it running until Ctrl-C, to look around.")
 @click.pass_context
 def demo(context: click.Context, messages: int, groups: int, keep: bool) -> int:
-    """Watch it work: start a whole fleet in a temporary folder, deliver messages, and check what arrived.
+    """Watch a whole fleet deliver messages in order.
 
-    Ends with 0 only if every message arrived, in the order of its group.
+    Starts it in a temporary folder, sends, and shows for each group what arrived. Ends with 0
+    only if every message arrived, in the order of its group.
     """
     settings = settings_without_redis(context)
     become(settings, "demo")

@@ -65,10 +65,10 @@ def send(
     unchecked: bool,
     journal: Path | None,
 ) -> int:
-    """Send messages to QUEUE: the name of a configured queue, or a queue URI.
+    """Send messages to a queue.
 
-    Prints how many the queue accepted. One that is refused is named with its line, stops no other, and makes the
-    exit code 1. A message without an id gets one.
+    QUEUE is the name of a configured queue, or a queue URI. Prints how many the queue accepted. One that is refused
+    is named with its line, stops no other, and makes the exit code 1. A message without an id gets one.
     """
     if body is not None and file is not None:
         raise click.UsageError("--body and --file exclude each other.", context)
@@ -123,7 +123,7 @@ def seed(
     endpoint: str,
     journal: Path | None,
 ) -> int:
-    """Send made-up messages to a queue, to see the fleet at work."""
+    """Send made-up messages to a queue."""
     target = sample_target(endpoint)
     uri = queue if queue and ":" in queue else ask(_uri(context, queue))
     return _send(uri, seed_drafts(count=count, mode=group_mode, groups=groups, target=target, pool=pool), journal)

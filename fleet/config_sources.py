@@ -1,0 +1,47 @@
+"""Where the settings say that the router configuration is: read once, as the syncer will read it again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fleet.config import RouterConfig, merge, parse_router_config, shown_uri
+from fleet.errors import InvalidConfig
+from fleet.settings import ConfigSettings
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+def sources(config: ConfigSettings) -> list[str]:
+    return [source for source in config.source.split(",") if source]
+
+
+def is_given(config: ConfigSettings) -> bool:
+    return bool(config.source or config.inline)
+
+
+def check_files(config: ConfigSettings) -> None:
+    """InvalidConfig for a file that cannot be read or is wrong: unlike a URL, waiting will not mend it."""
+    for source in sources(config):
+        if "://" not in source:
+            try:
+                _parse(source, Path(source).read_bytes())
+            except OSError as error:
+                raise InvalidConfig(f"{source}: {error.strerror}") from error
+    if config.inline:
+        parse_router_config(config.inline)
+
+
+async def read(config: ConfigSettings, fetch: Fetch) -> RouterConfig:
+    """What a syncer would publish."""
+    found = [_parse(source, await fetch(source)) for source in sources(config)]
+    if config.inline:
+        found.append(parse_router_config(config.inline))
+    return merge(found)
+
+
+def _parse(source: str, data: bytes) -> RouterConfig:
+    try:
+        return parse_router_config(data)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{shown_uri(source)}: {error}") from error
