@@ -199,6 +199,6 @@ async def hearing(stage: Stage, channel: str) -> AsyncIterator[Hearing]:
         await heard.what_is_still_under_way()
         yield heard
     finally:
-        await pubsub.aclose()
+        await pubsub.aclose()  # type: ignore[no-untyped-call]
         if connection is not stage.client:
-            await connection.aclose()  # type: ignore[no-untyped-call]
+            await connection.aclose()
