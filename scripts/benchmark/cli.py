@@ -19,16 +19,18 @@ from pathlib import Path
 
 import benchmark
 from benchmark.errors import BenchError
-from benchmark.ground import Ground
+from benchmark.ground import SHORT_DIVISOR, Ground
 from benchmark.measure import Row, measure
 from benchmark.needs import need
 from benchmark.plot import draw
+from benchmark.profiler import Profiled, Profiler
 from benchmark.report import report
 from benchmark.scenario import Scenario
 from benchmark.sink import running_sink
 from benchmark.table import print_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+OUT = REPOSITORY / "out" / "bench"
 ROUNDS = 2
 
 EXAMPLES = """\
@@ -37,9 +39,11 @@ examples:
   scripts/bench --short                  the same with a quarter of the messages, one round
   scripts/bench --only groupmq,bullmq    these alone; kinds work too: --only limit,fleet
   scripts/bench --repeat 5 --json b.json five rounds; the figures also in b.json
+  scripts/bench --only pool --profile    then once more with py-spy beside the processes
   scripts/bench --list                   the names
 
-Figures go to out/bench/bench.json and out/bench/bench.png, the peers' environments stay in out/bench/peers.
+Figures go to out/bench/bench.json and out/bench/bench.png, profiles to out/bench/profile-*.txt; the peers'
+environments stay in out/bench/peers.
 Exit 0: measured, every message delivered once and every source empty. 1: not so. 2: wrong use.
 A missed budget is shown in the table and is not an error.
 """
@@ -81,10 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None and not options.json.resolve().parent.is_dir():
         # Now, not after minutes of measuring.
         parser.error(f"no such folder for --json: {options.json.parent}")
-    rounds = options.repeat or (1 if options.short else ROUNDS)
+    divisor = options.divide or (SHORT_DIVISOR if options.short else 1)
+    rounds = options.repeat or (1 if divisor > 1 else ROUNDS)
+    out = options.out.absolute()
     try:
-        rows = _run(chosen, short=options.short, rounds=rounds, say=_speaker(began))
-        _publish(rows, options.json, short=options.short, rounds=rounds)
+        rows = _run(chosen, out=out, divisor=divisor, rounds=rounds, profile=options.profile, say=_speaker(began))
+        _publish(rows, out, options.json, short=divisor > 1, rounds=rounds)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -94,8 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(row.problems for row in rows) else 0
 
 
-def _run(chosen: Sequence[Scenario], *, short: bool, rounds: int, say: Callable[[str], None]) -> list[Row]:
-    out = REPOSITORY / "out" / "bench"
+def _run(
+    chosen: Sequence[Scenario], *, out: Path, divisor: int, rounds: int, profile: bool, say: Callable[[str], None]
+) -> list[Row]:
     scratch = out / "run"
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out / "lock"):
@@ -103,8 +110,21 @@ def _run(chosen: Sequence[Scenario], *, short: bool, rounds: int, say: Callable[
         scratch.mkdir()
         need("nginx", "nginx-light", repository=REPOSITORY, log=scratch / "need.log")
         with running_sink(scratch) as sink:
-            ground = Ground(repository=REPOSITORY, out=out, scratch=scratch, sink=sink, short=short, say=say)
-            return measure(chosen, ground, rounds=rounds)
+            ground = Ground(repository=REPOSITORY, out=out, scratch=scratch, sink=sink, divisor=divisor, say=say)
+            rows = measure(chosen, ground, rounds=rounds)
+            if profile:
+                _profile(chosen, ground)
+            return rows
+
+
+def _profile(chosen: Sequence[Scenario], ground: Ground) -> None:
+    """Afterwards and once: a process that is looked at is slower, so these figures are in no table."""
+    Profiler.install(ground)
+    for scenario in chosen:
+        if isinstance(scenario, Profiled):
+            ground.say(f"{scenario.name}, profiled")
+            measured = scenario.profile(ground, Profiler(ground, scenario.name))
+            ground.say(f"{scenario.name}, profiled: {measured.value:,.3g} {measured.unit}")
 
 
 @contextmanager
@@ -118,8 +138,7 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _publish(rows: Sequence[Row], also: Path | None, *, short: bool, rounds: int) -> None:
-    out = REPOSITORY / "out" / "bench"
+def _publish(rows: Sequence[Row], out: Path, also: Path | None, *, short: bool, rounds: int) -> None:
     print_table(rows)
     text = json.dumps(report(rows, short=short, rounds=rounds), indent=2, ensure_ascii=False) + "\n"
     for path in filter(None, (out / "bench.json", also)):
@@ -128,7 +147,8 @@ def _publish(rows: Sequence[Row], also: Path | None, *, short: bool, rounds: int
         except OSError as error:
             raise BenchError(f"cannot write {path}: {error.strerror}") from error
     drawn = draw(rows, out / "bench.png")
-    print(f"figures: out/bench/bench.json{', out/bench/bench.png' if drawn else ''}")
+    shown = out.relative_to(REPOSITORY) if out.is_relative_to(REPOSITORY) else out
+    print(f"figures: {shown}/bench.json{f', {shown}/bench.png' if drawn else ''}")
 
 
 def _speaker(began: float) -> Callable[[str], None]:
@@ -153,7 +173,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="a quarter of the messages and one round")
     parser.add_argument("--only", metavar="NAME,...", default="", help="only these scenarios or kinds")
     parser.add_argument("--repeat", metavar="N", type=_positive, help=f"rounds; the best counts (default {ROUNDS})")
+    parser.add_argument(
+        "--divide", metavar="N", type=_positive, help="an Nth of the messages (--short is 4), one round"
+    )
+    parser.add_argument("--profile", action="store_true", help="then run Fleet's rates once more under a profiler")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures here, too")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=OUT, help="keep everything here (out/bench)")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     return parser
 

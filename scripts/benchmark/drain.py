@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,15 @@ class Workers(Protocol):
     def log(self) -> Path: ...
 
 
+class Observer(Protocol):
+    """Who looks at the processes between the two readings that the rate is taken from."""
+
+    def warm(self, workers: Workers, /) -> None: ...
+
+    def over(self, messages: int, /) -> Mapping[str, float | int | str]:
+        """What it saw, for the details; `messages` were delivered since `warm`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
     """When the sink's count passed the marks, in seconds of one clock."""
@@ -49,7 +58,10 @@ class Crossing:
 
     @property
     def per_s(self) -> float:
-        return (self.last_count - self.warm_count) / max(self.last_s - self.warm_s, 1e-6)
+        return self.per_s_until(self.last_s)
+
+    def per_s_until(self, end_s: float) -> float:
+        return (self.last_count - self.warm_count) / max(end_s - self.warm_s, 1e-6)
 
 
 def drain(
@@ -59,8 +71,13 @@ def drain(
     start_workers: Callable[[], AbstractContextManager[Workers]],
     left: Callable[[], int],
     say: Callable[[str], None],
+    until_empty: bool = False,
+    observer: Observer | None = None,
 ) -> Measurement:
-    """Drain a queue that was filled with `count` messages. `left` counts all it still holds, whatever their state."""
+    """Drain a queue that was filled with `count` messages. `left` counts all it still holds, whatever their state.
+
+    `until_empty`: the rate is taken up to the moment that the queue is empty, not to the last delivery.
+    """
     waiting = left()
     if waiting != count:
         # Also the proof that `left` can see messages at all, which an always-zero check would pass without.
@@ -68,9 +85,10 @@ def drain(
     before = sink.deliveries()
     began_s = time.monotonic()
     with start_workers() as workers:
-        crossing = watch(count=count, sink=sink, before=before, workers=workers, say=say)
+        crossing = watch(count=count, sink=sink, before=before, workers=workers, say=say, observer=observer)
         remaining = _await_empty(left)
         emptied_s = time.monotonic()
+        seen = observer.over(count - crossing.warm_count) if observer else {}
     # Once more after the workers have ended: a duplicate may come late.
     delivered = sink.deliveries() - before
     problems = []
@@ -79,7 +97,7 @@ def drain(
     if delivered != count:
         problems.append(f"{delivered} deliveries of {count} messages")
     return Measurement(
-        value=crossing.per_s,
+        value=crossing.per_s_until(emptied_s) if until_empty else crossing.per_s,
         problems=tuple(problems),
         details={
             "messages": count,
@@ -89,11 +107,20 @@ def drain(
             "drain_s": round(crossing.last_s - crossing.first_s, 3),
             "measured_s": round(crossing.last_s - crossing.warm_s, 3),
             "empty_after_last_s": round(emptied_s - crossing.last_s, 3),
+            **seen,
         },
     )
 
 
-def watch(*, count: int, sink: Sink, before: int, workers: Workers, say: Callable[[str], None]) -> Crossing:
+def watch(
+    *,
+    count: int,
+    sink: Sink,
+    before: int,
+    workers: Workers,
+    say: Callable[[str], None],
+    observer: Observer | None = None,
+) -> Crossing:
     """Follow the sink's counter until `count` deliveries, or say what stopped them."""
     first_s = warm_s = 0.0
     warm_count = reached = 0
@@ -106,6 +133,8 @@ def watch(*, count: int, sink: Sink, before: int, workers: Workers, say: Callabl
             reached, moved_s = delivered, now_s
             first_s = first_s or now_s
         if not warm_s and delivered >= count * WARM_UP_SHARE:
+            if observer:
+                observer.warm(workers)
             warm_s, warm_count = now_s, delivered
         if delivered >= count:
             return Crossing(first_s=first_s, warm_s=warm_s, warm_count=warm_count, last_s=now_s, last_count=delivered)
@@ -126,5 +155,5 @@ def _await_empty(left: Callable[[], int]) -> int:
     """The last acknowledgement comes after the last delivery; give it a bounded while."""
     deadline = time.monotonic() + EMPTY_S
     while (remaining := left()) and time.monotonic() < deadline:
-        time.sleep(_SAMPLE_S * 5)
+        time.sleep(_SAMPLE_S)
     return remaining

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark.sink import Sink
@@ -20,10 +20,17 @@ class Ground:
     scratch: Path
     """Emptied before each run: logs, sockets, queues."""
     sink: Sink
-    short: bool
     say: Callable[[str], None]
+    divisor: int = 1
+    """How many times fewer messages than a full run takes."""
     groups: int = GROUPS
+    measured: dict[str, float] = field(default_factory=dict)
+    """The highest figure of each scenario so far, for those whose load depends on another's."""
+
+    @property
+    def short(self) -> bool:
+        return self.divisor > 1
 
     def scaled(self, count: int) -> int:
         """How many messages to take where a full run takes `count`."""
-        return max(1, count // SHORT_DIVISOR) if self.short else count
+        return max(1, count // self.divisor)

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from benchmark import child
 from benchmark.errors import BenchError
@@ -73,7 +74,7 @@ class Serial:
         return serial_loop(ground, ground.scaled(_SERIAL_COUNT))
 
 
-def serial_loop(ground: Ground, count: int) -> Measurement:
+def serial_loop(ground: Ground, count: int, *, client: Literal["libcurl", "fleet"] = "libcurl") -> Measurement:
     """`count` requests one after the other, by a process of its own.
 
     To be held against one group, run this in the same attempt, just before or after: with one request in
@@ -82,7 +83,7 @@ def serial_loop(ground: Ground, count: int) -> Measurement:
     """
     before = ground.sink.deliveries()
     output = child.call(
-        [sys.executable, "-P", "-m", "benchmark.serial", ground.sink.url, TOKEN, str(count)],
+        [sys.executable, "-P", "-m", "benchmark.serial", ground.sink.url, TOKEN, str(count), client],
         log=ground.scratch / "serial.log",
         timeout_s=_TIMEOUT_S,
     )

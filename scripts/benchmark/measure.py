@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from redis import RedisError
+
 from benchmark.errors import BenchError
 from benchmark.ground import Ground
 from benchmark.load import Elsewhere
 from benchmark.scenario import BEST_PEER, ITSELF, Budget, Measurement, Scenario
+from fleet.errors import FleetError
 
 BUSY_ELSEWHERE = "busy_elsewhere"
 
@@ -72,16 +75,17 @@ def _attempt(row: Row, setting: str, turn: str, ground: Ground) -> None:
     elsewhere = Elsewhere(ground.sink.pid)
     try:
         measurement = row.scenario.attempt(ground, setting)
-    except BenchError as error:
+    except (BenchError, FleetError, RedisError) as error:
         _fail(row, error, ground)
         return
     details = {**measurement.details, BUSY_ELSEWHERE: round(elsewhere.share(), 3)}
     measurement = replace(measurement, details=details)
     row.attempts.append((setting, measurement))
+    ground.measured[row.scenario.name] = max(measurement.value, ground.measured.get(row.scenario.name, 0.0))
     ground.say(f"{name}: {measurement.value:,.0f} {measurement.unit}" + "".join(f"; {p}" for p in measurement.problems))
 
 
-def _fail(row: Row, error: BenchError, ground: Ground) -> None:
+def _fail(row: Row, error: Exception, ground: Ground) -> None:
     row.error = str(error)
     ground.say(f"{row.scenario.name}: {error}")
 
@@ -106,7 +110,12 @@ def verdicts(row: Row, rows: Sequence[Row]) -> list[Verdict]:
 
 def _verdict(row: Row, budget: Budget, by_name: Mapping[str, Row], peer: Row | None) -> Verdict | None:
     value = _value(row)
-    if budget.of == ITSELF:
+    if row.best is not None and budget.detail:
+        found = row.best[1].details.get(budget.detail)
+        if not isinstance(found, int | float):
+            return None
+        ratio, what = float(found), f"{budget.detail.replace('_', ' ')} {found:,.4g} {budget.unit}"
+    elif budget.of == ITSELF:
         ratio, what = value, f"{value:,.4g} {row.best[1].unit if row.best else ''}"
     else:
         other = peer if budget.of == BEST_PEER else by_name.get(budget.of)

@@ -31,7 +31,7 @@ def report(rows: Sequence[Row], *, short: bool, rounds: int) -> dict[str, Any]:
 def _row(row: Row, rows: Sequence[Row], peer: Row | None) -> dict[str, Any]:
     judged = [{"text": v.text, "ratio": round(v.ratio, 4), "met": v.met} for v in verdicts(row, rows)]
     attempts = [
-        {"setting": setting, "value": round(m.value, 3), "problems": list(m.problems), **m.details}
+        {"setting": setting, "value": round(m.value, 3), "problems": list(m.problems), "note": m.note, **m.details}
         for setting, m in row.attempts
     ]
     entry: dict[str, Any] = {"name": row.scenario.name, "title": row.scenario.title, "kind": row.scenario.kind}

@@ -26,6 +26,8 @@ class Measurement:
     unit: str = "messages/s"
     problems: tuple[str, ...] = ()
     details: Mapping[str, float | int | str] = field(default_factory=dict)
+    note: str = ""
+    """What has to stand beside the figure for it to be read rightly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,10 @@ class Budget:
     at_most: float | None = None
     aim: float | None = None
     """What we would like; missing it is not missing the budget."""
+    detail: str = ""
+    """Judge this detail of the best attempt rather than its value (with ITSELF only)."""
+    unit: str = ""
+    """Of the detail."""
 
 
 class Scenario(Protocol):

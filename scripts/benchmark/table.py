@@ -52,6 +52,8 @@ def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
         notes.append(("; " if notes else "") + problem, style="red")
     if not row.problems and "left" in best.details:
         notes.append(f"{best.details['delivered']:,} delivered, source empty")
+    if best.note:
+        notes.append(("; " if notes else "") + best.note)
     for verdict in verdicts(row, rows):
         notes.append(("; " if notes else "") + verdict.text, style="green" if verdict.met else "yellow")
     busy = f"{float(best.details[BUSY_ELSEWHERE]):.0%}"

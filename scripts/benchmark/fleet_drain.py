@@ -1,0 +1,230 @@
+"""Fleet's rates: from a pool, over the whole path, and one group alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+import uvloop
+
+from benchmark.cost import Meter, command_stats
+from benchmark.drain import Workers, drain
+from benchmark.fill import depth_of, fill_pool, fill_queue, on_redis
+from benchmark.ground import Ground
+from benchmark.house import POOL, Crew, House, house
+from benchmark.limits import serial_loop
+from benchmark.profiler import Profiler
+from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+
+WHOLE_PATH = "whole-path"
+_SETTINGS = ("128 at once", "256 at once")
+_POOL_COUNT = 160_000
+_PATH_COUNT = 100_000
+_GROUP_COUNT = 60_000
+_SERIAL_COUNT = 30_000
+
+
+class Costs:
+    """The observer of a drain: CPU of every process, and a profiler where one is asked for."""
+
+    def __init__(self, home: House, profiler: Profiler | None) -> None:
+        self._home = home
+        self._profiler = profiler
+        self._meter: Meter | None = None
+
+    def warm(self, workers: Workers) -> None:
+        pids = workers.pids() if isinstance(workers, Crew) else {}
+        servers = {"redis": self._home.server.pid, "nginx": self._home.ground.sink.pid}
+        self._meter = Meter({**pids, **servers}, self._home.client)
+        self._meter.begin()
+        if self._profiler:
+            self._profiler.attach({name: pid for name, pid in pids.items() if name != "syncer"})
+
+    def over(self, messages: int) -> Mapping[str, float | int | str]:
+        if self._profiler:
+            self._profiler.finish()
+            self._profiler.write_redis(command_stats(self._home.client), messages)
+        return self._meter.end(messages) if self._meter and messages else {}
+
+
+def _concurrency(setting: str) -> int:
+    return int(setting.split()[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromPool:
+    """Messages that stand in a pool already, by worker processes alone."""
+
+    workers: int
+    name: str
+    title: str
+    kind: Kind = "fleet"
+    better: Better = "higher"
+    settings: tuple[str, ...] = _SETTINGS
+    budgets: tuple[Budget, ...] = ()
+
+    def prepare(self, _ground: Ground) -> None:
+        """Nothing to install: it is Fleet's own code."""
+
+    def attempt(self, ground: Ground, setting: str) -> Measurement:
+        return self._attempt(ground, setting, None)
+
+    def profile(self, ground: Ground, profiler: Profiler) -> Measurement:
+        return self._attempt(ground, self.settings[-1], profiler)
+
+    def _attempt(self, ground: Ground, setting: str, profiler: Profiler | None) -> Measurement:
+        return drain_pool(
+            ground,
+            count=ground.scaled(_POOL_COUNT),
+            groups=ground.groups,
+            workers=self.workers,
+            concurrency=_concurrency(setting),
+            profiler=profiler,
+        )
+
+
+def drain_pool(
+    ground: Ground, *, count: int, groups: int, workers: int, concurrency: int, profiler: Profiler | None = None
+) -> Measurement:
+    with house(ground) as home:
+        ground.say(f"filling with {count:,} messages")
+        on_redis(
+            home.server.url,
+            lambda client: fill_pool(
+                client, count=count, groups=groups, target=ground.sink.url, concurrency=concurrency
+            ),
+        )
+        measured = drain(
+            count=count,
+            sink=ground.sink,
+            start_workers=lambda: home.crew(workers=workers),
+            left=home.pool_left,
+            say=ground.say,
+            observer=Costs(home, profiler),
+        )
+        # Nobody applies them here, so every message's outcome must stand in its queue's settled list, once.
+        settled = home.queue_left()["settled"]
+        problems = [] if settled == count else [f"{settled} outcomes of {count} messages"]
+    return replace(measured, problems=(*measured.problems, *problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholePath:
+    """Embedded queue, coordinator, pool, two workers, endpoint, and gone from the queue's file."""
+
+    name: str = WHOLE_PATH
+    title: str = "Fleet, whole path from the embedded queue (2 workers)"
+    kind: Kind = "fleet"
+    better: Better = "higher"
+    settings: tuple[str, ...] = _SETTINGS
+    budgets: tuple[Budget, ...] = (
+        Budget(at_least=1.5, aim=1.8),
+        Budget(of=ITSELF, detail="coordinator_us", unit="a message", at_most=25),
+    )
+
+    def prepare(self, _ground: Ground) -> None:
+        """Nothing to install: it is Fleet's own code."""
+
+    def attempt(self, ground: Ground, setting: str) -> Measurement:
+        return self._attempt(ground, setting, None)
+
+    def profile(self, ground: Ground, profiler: Profiler) -> Measurement:
+        return self._attempt(ground, self.settings[-1], profiler)
+
+    def _attempt(self, ground: Ground, setting: str, profiler: Profiler | None) -> Measurement:
+        count = ground.scaled(_PATH_COUNT)
+        with house(ground) as home, source_depth(home.queue_uri) as depth:
+            home.write_config([{"code": POOL, "concurrency": _concurrency(setting)}])
+            ground.say(f"publishing {count:,} messages")
+            uvloop.run(fill_queue(home.queue_uri, count=count, groups=ground.groups, target=ground.sink.url))
+            measured = drain(
+                count=count,
+                sink=ground.sink,
+                start_workers=lambda: _whole_crew(home),
+                left=depth,
+                say=ground.say,
+                until_empty=True,
+                observer=Costs(home, profiler),
+            )
+            problems = [f"{number} still {what}" for what, number in home.queue_left().items() if number]
+            if left := home.pool_left():
+                problems.append(f"{left} still in the pool")
+            if strange := home.strange_keys():
+                problems.append(f"keys left: {', '.join(strange[:5])}")
+        return replace(measured, problems=(*measured.problems, *problems))
+
+
+def _whole_crew(home: House) -> AbstractContextManager[Workers]:
+    return home.crew(workers=2, coordinators=1, synced=True)
+
+
+@contextmanager
+def source_depth(uri: str) -> Iterator[Callable[[], int]]:
+    """A function that counts what a queue still holds, visible or not."""
+    yield lambda: int(uvloop.run(depth_of(uri)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneGroup:
+    """All messages in one group: one request at a time, against a loop that has nothing else to do.
+
+    The figure is held against bare libcurl in a blocking loop, which has no event loop to go through; beside it
+    stands the ratio to a loop with Fleet's own client on its event loop.
+    """
+
+    name: str = "one-group"
+    title: str = "Fleet, one group only (1 worker)"
+    kind: Kind = "fleet"
+    better: Better = "higher"
+    settings: tuple[str, ...] = ("",)
+    budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_least=0.7),)
+
+    def prepare(self, _ground: Ground) -> None:
+        """Nothing to install: pycurl is Fleet's own client."""
+
+    def attempt(self, ground: Ground, _setting: str) -> Measurement:
+        return self._attempt(ground, None)
+
+    def profile(self, ground: Ground, profiler: Profiler) -> Measurement:
+        return self._attempt(ground, profiler)
+
+    def _attempt(self, ground: Ground, profiler: Profiler | None) -> Measurement:
+        # The loops before and after: how fast an idle core wakes up changes from one minute to the next.
+        count = ground.scaled(_SERIAL_COUNT)
+        before, ours_before = serial_loop(ground, count), serial_loop(ground, count, client="fleet")
+        measured = drain_pool(
+            ground, count=ground.scaled(_GROUP_COUNT), groups=1, workers=1, concurrency=1, profiler=profiler
+        )
+        ours_after, after = serial_loop(ground, count, client="fleet"), serial_loop(ground, count)
+        serial, ours = (before.value + after.value) / 2, (ours_before.value + ours_after.value) / 2
+        loops = (before, ours_before, ours_after, after)
+        return replace(
+            measured,
+            value=measured.value / serial,
+            unit="× serial loop",
+            problems=(*measured.problems, *(problem for loop in loops for problem in loop.problems)),
+            note=f"{measured.value:,.0f}/s; {measured.value / ours:.2f} × Fleet's own client in a loop ({ours:,.0f}/s)",
+            details={
+                **measured.details,
+                "messages_per_s": round(measured.value),
+                "serial_before_per_s": round(before.value),
+                "serial_after_per_s": round(after.value),
+                "own_client_before_per_s": round(ours_before.value),
+                "own_client_after_per_s": round(ours_after.value),
+                "times_own_client": round(measured.value / ours, 3),
+            },
+        )
+
+
+SCENARIOS = (
+    FromPool(
+        workers=2,
+        name="pool",
+        title="Fleet, from a pool (2 workers)",
+        budgets=(Budget(at_least=1.8, aim=3.0),),
+    ),
+    FromPool(workers=1, name="pool-1", title="Fleet, from a pool (1 worker)"),
+    WholePath(),
+    OneGroup(),
+)
