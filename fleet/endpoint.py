@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,7 +50,8 @@ class EndpointOptions:
 
 
 def _say(url: str) -> None:
-    print(url, flush=True)  # into a pipe or a file as well, where somebody waits for it
+    sys.stdout.write(f"{url}\n")
+    #  # into a pipe or a file as well, where somebody waits for it
 
 
 def run_endpoint(options: EndpointOptions, *, on_listening: Callable[[str], None] = _say) -> None:
