@@ -51,7 +51,7 @@ class EndpointOptions:
 
 def _say(url: str) -> None:
     sys.stdout.write(f"{url}\n")
-    #  # into a pipe or a file as well, where somebody waits for it
+    sys.stdout.flush()  # into a pipe or a file as well, where somebody waits for it
 
 
 def run_endpoint(options: EndpointOptions, *, on_listening: Callable[[str], None] = _say) -> None:

@@ -191,7 +191,10 @@ def test_a_process_says_its_url_at_once_and_ends_on_sigterm(tmp_path: Path) -> N
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], 10)[0], process.kill()
+        said, _, _ = select.select([process.stdout], [], [], 10)
+        if not said:
+            process.kill()
+        assert said
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         process.terminate()
         assert process.wait(10) == 0
