@@ -18,6 +18,8 @@ from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet")
 
+_CANCEL_AGAIN_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -115,9 +117,12 @@ class Life:
         await self._over.wait()
 
     async def cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        pending = {task for task in self._tasks if not task.done()}
+        while pending:
+            for task in pending:
+                task.cancel()
+            # Python 3.11's wait_for, which redis-py sends through, may swallow a cancellation that meets its end.
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
 
     def exit_code(self) -> int:
         return 1 if self.crash is not None else 0
