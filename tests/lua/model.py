@@ -72,13 +72,13 @@ class ModelPool:
 
     def settle(
         self, worker: str, call: int, trims: Sequence[int], settlements: Sequence[Settlement]
-    ) -> tuple[set[int], list[str]]:
-        """(indices refused, items made for siblings)"""
+    ) -> tuple[set[int], set[int], list[str]]:
+        """(indices refused, indices whose lease should yield, items made for siblings)"""
         outbox = self.outboxes.setdefault(worker, {})
         for trimmed in trims:
             outbox.pop(trimmed, None)
         settled: set[str] = set()
-        refused = set()
+        refused, yields = set(), set()
         cascaded: list[str] = []
         again = []
         for i, settlement in enumerate(settlements):
@@ -90,7 +90,10 @@ class ModelPool:
                 settled.update(settlement.items)
                 if "\x1f" in settlement.release:
                     cascaded += self._cascade(settlement)
-            if settlement.release != "keep":
+            if settlement.release == "keep":
+                if lease.tier == "r" and self.waiting(settlement.group, "h"):
+                    yields.add(i)
+            else:
                 del self.leases[settlement.group]
                 if self.has_messages(settlement.group):
                     if settlement.release == "ready" or "\x1f" in settlement.release:
@@ -102,7 +105,7 @@ class ModelPool:
             assert call not in outbox, "a call settles once"
             outbox[call] = settled
         self.ready += again
-        return refused, cascaded
+        return refused, yields, cascaded
 
     def _take(self, settlement: Settlement, tier: str) -> bool:
         keys = self.waiting(settlement.group, tier)

@@ -136,11 +136,13 @@ def groups(claims: Sequence[Claim]) -> list[str]:
 
 async def drain(pool: Pool, *, worker: str = "w") -> list[str]:
     """Deliver and ack all that can be claimed now; returns the broker ids in the order they were claimed."""
-    delivered = []
+    delivered: list[str] = []
     while claims := await claim(pool, 100, worker=worker):
         for claimed in claims:
             delivered += broker_ids(claimed)
-        await settle(pool, *(settlement(claimed) for claimed in claims), worker=worker)
+        answer = await settle(pool, *(settlement(claimed) for claimed in claims), worker=worker)
+        assert answer.refused == set()
+        assert len(delivered) < 100_000, "it has no end"
     return delivered
 
 

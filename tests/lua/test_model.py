@@ -68,9 +68,11 @@ class PoolMachine(RuleBasedStateMachine):
 
     # What may happen ----------------------------------------------------------------------------
 
-    @initialize()
-    def begin(self) -> None:
-        self.configure(2, 12, None)
+    @initialize(messages=MESSAGES)
+    def begin(self, messages: list[tuple[str, str, bool]]) -> None:
+        self.configure(3, 12, None)
+        self.submit(messages, False)
+        self.claim("w1", 1, 2)
 
     @rule(messages=MESSAGES, again=st.booleans())
     def submit(self, messages: list[tuple[str, str, bool]], again: bool) -> None:
@@ -86,6 +88,11 @@ class PoolMachine(RuleBasedStateMachine):
         assert answer.room == max(0, self.model.capacity - len(self.model.entries))
         self.taken |= {outbox_item(e, "") for key, e in self.model.entries.items() if key not in known}
 
+    @precondition(lambda self: bool(self.model.leases))
+    @rule(data=st.data())
+    def submit_something_urgent(self, data: Any) -> None:
+        self.submit([(data.draw(st.sampled_from(sorted(self.model.leases))), "b1", True)], False)
+
     def next_token(self) -> str:
         self.tokens += 1
         return str(self.tokens)
@@ -94,27 +101,38 @@ class PoolMachine(RuleBasedStateMachine):
         """As its coordinator says it again; or, if the pool is done with it, as its source shows it again."""
         return self.model.entries.get(sent.key) or replace(sent, token=self.next_token())
 
-    @rule(worker=WORKERS, want=st.integers(0, 3), chunk=st.integers(1, 3), data=st.data())
-    def exchange(self, worker: str, want: int, chunk: int, data: Any) -> None:
+    @rule(worker=WORKERS, want=st.integers(1, 3), chunk=st.integers(1, 3))
+    def claim(self, worker: str, want: int, chunk: int) -> None:
+        self.exchange(worker, [], want=want, chunk=chunk)
+
+    @precondition(lambda self: bool(self.claims))
+    @rule(worker=WORKERS, data=st.data())
+    def settle(self, worker: str, data: Any) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.lively()), min_size=1, max_size=3, unique_by=id))
+        settlements = [self.settlement(claimed, data) for claimed in chosen]
         trims = sorted(self.model.outboxes.get(worker, ()))
         trims = data.draw(st.sampled_from([[], trims[:1], trims]))
-        settlements = (
-            [
-                self.settlement(claimed, data)
-                for claimed in data.draw(st.lists(st.sampled_from(self.claims[-6:]), max_size=3, unique_by=id))
-            ]
-            if self.claims
-            else []
-        )
+        self.exchange(worker, settlements, want=data.draw(st.integers(0, 2)), chunk=2, trims=trims)
+
+    def exchange(self, worker: str, settlements: list[Settlement], **more: Any) -> None:
         self.calls += 1
-        self.call(worker, self.calls, settlements, want=want, chunk=chunk, trims=trims)
-        self.last = worker, self.calls, settlements
+        self.call(worker, self.calls, settlements, **more)
+        if settlements:
+            self.last = worker, self.calls, settlements
+
+    def lively(self) -> list[Claim]:
+        """The leases that are held, and some that are not any more."""
+        held = {(group, str(lease.epoch)) for group, lease in self.model.leases.items()}
+        return [c for c in self.claims if (c.group, c.epoch) in held] + self.claims[:1]
 
     def settlement(self, claimed: Claim, data: Any) -> Settlement:
-        count = data.draw(st.integers(0, len(claimed.entries)))
+        most = len(claimed.entries)
+        count = data.draw(st.sampled_from([most, min(1, most), 0]))
         ending = data.draw(st.sampled_from([ACK, ACK, nack(30_000), "cascade"]))
         items = [outbox_item(message, ACK) for message in claimed.entries[:count]]
-        made = Settlement(claimed.group, claimed.epoch, items, data.draw(st.sampled_from(["keep", "ready", "500"])))
+        made = Settlement(
+            claimed.group, claimed.epoch, items, data.draw(st.sampled_from(["keep", "keep", "ready", "500"]))
+        )
         if items and ending != ACK:
             last = claimed.entries[count - 1]
             items[-1] = outbox_item(last, nack(30_000))
@@ -152,11 +170,11 @@ class PoolMachine(RuleBasedStateMachine):
         )
         for trimmed in trims:
             self.trimmed.update(self.model.outboxes[worker][trimmed])
-        refused, cascaded = self.model.settle(worker, call, trims, settlements)
+        refused, yields, cascaded = self.model.settle(worker, call, trims, settlements)
         held = len(self.model.leases)
         granted = self.model.claim(worker, ttl_ms=TTL_MS, want=want, chunk=chunk)
         assert answer.tag == ("paused" if self.model.paused else "ok")
-        assert answer.refused == refused
+        assert (answer.refused, answer.yields) == (refused, yields)
         assert sorted(answer.cascaded) == sorted(cascaded)
         assert [(c.group, int(c.epoch), [e.key for e in c.entries]) for c in answer.claims] == granted
         if not repeated:
@@ -188,22 +206,22 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.claims))
     @rule(data=st.data())
     def renew(self, data: Any) -> None:
-        chosen = data.draw(st.lists(st.sampled_from(self.claims[-6:]), min_size=1, max_size=3, unique_by=id))
+        chosen = data.draw(st.lists(st.sampled_from(self.lively()), min_size=1, max_size=3, unique_by=id))
         held = [(claimed.group, claimed.epoch) for claimed in chosen]
         assert self.run(self.pool.renew(held, ttl_ms=TTL_MS)) == self.model.renew(held, ttl_ms=TTL_MS)
 
-    @rule(ms=st.sampled_from([1, 499, 500, TTL_MS - 1, TTL_MS, 60_000, 600_000]))
+    @rule(ms=st.sampled_from([1, 499, 500, 3000, TTL_MS - 1, TTL_MS, 40_499, 60_499, 600_000]))
     def advance(self, ms: int) -> None:
         self.model.now_ms += ms
         self.pool.now_ms = str(self.model.now_ms)
 
-    @rule(concurrency=st.integers(1, 4), capacity=st.integers(4, 20), rate=st.sampled_from([None, None, 1, 3]))
+    @rule(concurrency=st.integers(1, 4), capacity=st.integers(4, 20), rate=st.sampled_from([None, None, None, 3]))
     def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
         self.revision += 1
         assert self.run(self.pool.configure(str(self.revision), PoolSettings(concurrency, capacity, rate)))
         self.model.concurrency, self.model.capacity, self.model.rate = concurrency, capacity, rate
 
-    @rule(paused=st.booleans())
+    @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
         assert self.run(self.pool.pause(paused))
         self.model.paused = paused
