@@ -199,12 +199,17 @@ class OneGroup:
         ours_after, after = serial_loop(ground, count, client="fleet"), serial_loop(ground, count)
         serial, ours = (before.value + after.value) / 2, (ours_before.value + ours_after.value) / 2
         loops = (before, ours_before, ours_after, after)
+        speeds = sorted((before.value, after.value))
+        unsteady = (
+            f"; unsteady: the loop did {speeds[0]:,.0f} and {speeds[1]:,.0f}/s" if speeds[1] > 1.3 * speeds[0] else ""
+        )
         return replace(
             measured,
             value=measured.value / serial,
             unit="× serial loop",
             problems=(*measured.problems, *(problem for loop in loops for problem in loop.problems)),
-            note=f"{measured.value:,.0f}/s; {measured.value / ours:.2f} × Fleet's own client in a loop ({ours:,.0f}/s)",
+            note=f"{measured.value:,.0f}/s; {measured.value / ours:.2f} × Fleet's own client in a loop ({ours:,.0f}/s)"
+            + unsteady,
             details={
                 **measured.details,
                 "messages_per_s": round(measured.value),

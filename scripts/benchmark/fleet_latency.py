@@ -56,7 +56,10 @@ class Latency:
                 crew.await_that("an empty queue", lambda: depth() == 0)
             seen = read_journal(endpoint.journal)
         problems = [] if seen.accepted == seen.starts == count else [f"{seen.starts} requests for {count} messages"]
-        late, called, accepted = [], [], []
+        late: list[float] = []
+        taking: list[float] = []
+        called: list[float] = []
+        accepted: list[float] = []
         for line in sent.read_text().splitlines():
             name, due_ms, called_ms, accepted_ms = line.split()
             arrived_ms = seen.started_ms.get(name)
@@ -64,6 +67,7 @@ class Latency:
                 problems.append(f"{name} did not arrive")
                 break
             late.append(float(called_ms) - float(due_ms))
+            taking.append(float(accepted_ms) - float(called_ms))
             called.append(arrived_ms - float(called_ms))
             accepted.append(arrived_ms - float(accepted_ms))
         p99 = percentile(called, 0.99)
@@ -83,6 +87,8 @@ class Latency:
                 "max_ms": round(max(called, default=0.0), 3),
                 "from_accepted_p50_ms": round(percentile(accepted, 0.5), 3),
                 "from_accepted_p99_ms": round(percentile(accepted, 0.99), 3),
+                "publish_call_p50_ms": round(percentile(taking, 0.5), 3),
+                "publish_call_p99_ms": round(percentile(taking, 0.99), 3),
                 "producer_late_p99_ms": round(percentile(late, 0.99), 3),
                 "idle_wakeup_p50_ms": round(percentile(noise_ms, 0.5), 3),
                 "idle_wakeup_p99_ms": round(noise, 3),
