@@ -37,6 +37,16 @@ _MALFORMED = 400
 _MAX_EPOCH_DIGITS = 18
 
 
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    latency_ms: float = 0
+    fail_rate: float = 0.0
+
+
+SAMPLES = {"fast": Behaviour(), "slow": Behaviour(500), "faulty": Behaviour(0, 1 / 3), "fail": Behaviour(0, 1)}
+"""How a path behaves beyond what the options ask of every path."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
     host: str = "127.0.0.1"
@@ -101,7 +111,7 @@ class Sink:
         self._idle.clear()
         if self.journal is not None:
             self.journal.start(request.id, request.group, epoch=request.epoch)
-            if self.options.latency_ms:
+            if request.latency_ms:
                 self.journal.flush()
 
     def end(self, request: Request, status: int, *, begun: bool = True) -> None:
@@ -116,7 +126,7 @@ class Sink:
     def outcome(self, request: Request) -> int:
         if self.is_fenced(request.group, request.epoch):
             return _FENCED
-        return _FAILED if random.random() < self.options.fail_rate else _ACCEPTED
+        return _FAILED if random.random() < request.fail_rate else _ACCEPTED
 
     async def finish(self) -> None:
         self.stopping = True
@@ -134,6 +144,8 @@ class Request:
     group: str | None = None
     epoch: int | None = None
     keep_alive: bool = True
+    latency_ms: float = 0
+    fail_rate: float = 0.0
 
 
 def _answer(status: str, body: bytes, *headers: str) -> dict[bool, bytes]:
@@ -177,7 +189,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._request = Request()
-        self._body = b""
+        self._url = self._body = b""
         self._waiting: deque[Request] = deque()
         self._busy = False
 
@@ -206,7 +218,10 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._request = Request()
-        self._body = b""
+        self._url = self._body = b""
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url  # in parts, where it came in several packets
 
     def on_header(self, name: bytes, value: bytes) -> None:
         request = self._request
@@ -227,6 +242,10 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         request = self._request
         request.keep_alive = self._parser.should_keep_alive()
+        path = self._url.partition(b"?")[0].strip(b"/").decode("utf-8", "replace")
+        sample = SAMPLES.get(path, SAMPLES["fast"])
+        request.latency_ms = max(sample.latency_ms, self._sink.options.latency_ms)
+        request.fail_rate = max(sample.fail_rate, self._sink.options.fail_rate)
         if not request.id and self._body:
             # Any other request than a delivery is answered, and not journalled.
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -245,8 +264,8 @@ class _Connection(asyncio.Protocol):
             self._reply(_FENCED, keep=request.keep_alive)
         else:
             self._sink.begin(request)
-            if self._sink.options.latency_ms:
-                self._loop.call_later(self._sink.options.latency_ms / 1000, self._end, request)
+            if request.latency_ms:
+                self._loop.call_later(request.latency_ms / 1000, self._end, request)
             else:
                 self._end(request)
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from fleet.delivery.client import HttpClient
 from fleet.delivery.reply import Reply
-from fleet.endpoint import EndpointOptions, serve
+from fleet.endpoint import SAMPLES, EndpointOptions, serve
 from fleet.journal import End, Start, read
+from fleet.send import SAMPLE_ENDPOINTS
 from tests.unit.delivery.endpoints import on_uvloop, post
 
 
@@ -198,3 +199,20 @@ def test_a_process_says_its_url_at_once_and_ends_on_sigterm(tmp_path: Path) -> N
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         process.terminate()
         assert process.wait(10) == 0
+
+
+@on_uvloop
+async def test_a_path_says_how_it_behaves(tmp_path: Path) -> None:
+    async with running(tmp_path) as endpoint:
+        base, key = endpoint.url, ["Idempotency-Key: a"]
+        assert (await post(endpoint.client, f"{base}/fast?x=1", headers=key)).status == 200
+        assert (await post(endpoint.client, f"{base}/fail", headers=key)).status == 500
+        before = asyncio.get_running_loop().time()
+        assert (await post(endpoint.client, f"{base}/slow", headers=key)).status == 200
+        assert asyncio.get_running_loop().time() - before >= 0.49
+        faulty = [(await post(endpoint.client, f"{base}/faulty", headers=key)).status for _ in range(60)]
+        assert set(faulty) == {200, 500}
+
+
+def test_every_sample_that_seed_knows_is_served() -> None:
+    assert set(SAMPLE_ENDPOINTS) == set(SAMPLES)
