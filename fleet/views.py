@@ -39,8 +39,26 @@ async def configuration(client: Client) -> tuple[ConfigRevision | None, RouterCo
 # Processes -----------------------------------------------------------------------------------------
 
 
-def processes_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{field: record.get(field) for field in _PROCESS_FIELDS} for record in records]
+async def processes_json(client: Client) -> list[dict[str, Any]]:
+    """Every process that lives. What it owns and whether it leads is taken from the leases: they know it now."""
+    leader, owned = await observe.leader(client), await _owned(client)
+    rows = []
+    for record in await Registry(client).processes():
+        row = {field: record.get(field) for field in _PROCESS_FIELDS}
+        row["queues"] = owned.get(str(row["name"]), [])
+        row["epoch"] = leader.epoch if row["name"] == leader.owner else ""
+        rows.append(row)
+    return rows
+
+
+async def _owned(client: Client) -> dict[str, list[str]]:
+    """Queues by their owner."""
+    names = sorted(queue.name for queue in (await configuration(client))[1].queues)
+    owned: dict[str, list[str]] = {}
+    for name, lease in zip(names, await observe.owners(client, names), strict=True):
+        if lease.owner:
+            owned.setdefault(lease.owner, []).append(name)
+    return owned
 
 
 def workers_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,14 +86,13 @@ def workers_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 async def leader_json(client: Client) -> dict[str, Any]:
     """The standby-status of the process that leads; of nobody where none does."""
     lease = await observe.leader(client)
-    records = await Registry(client).processes()
-    owned: list[list[str]] = [record.get("queues", []) for record in records if record.get("name") == lease.owner]
+    owned = await _owned(client)
     return {
         "instanceId": lease.owner or None,
         "role": "PRIMARY" if lease.owner else "STANDBY",
         "leader": lease.owner or None,
         "epoch": lease.epoch if lease.owner else None,
-        "ownedQueues": owned[0] if owned else [],
+        "ownedQueues": owned.get(lease.owner, []),
         "redisAvailable": True,
     }
 

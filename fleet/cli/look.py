@@ -106,7 +106,12 @@ def queues(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def workers(context: click.Context, as_json: bool) -> None:
     """List the workers and how much each delivered."""
-    rows = views.workers_json(ask(_records(context)))
+
+    async def question() -> list[dict[str, Any]]:
+        async with _fleet(context) as client:
+            return views.workers_json(await Registry(client).processes())
+
+    rows = ask(question())
     if as_json:
         show_json(rows)
         return
@@ -134,7 +139,12 @@ def workers(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def ps(context: click.Context, as_json: bool) -> None:
     """List every process of the fleet, on all machines."""
-    rows = views.processes_json(ask(_records(context)))
+
+    async def question() -> list[dict[str, Any]]:
+        async with _fleet(context) as client:
+            return await views.processes_json(client)
+
+    rows = ask(question())
     if as_json:
         show_json(rows)
         return
@@ -221,11 +231,6 @@ def inflight(context: click.Context, queue: str | None, pool: str | None, limit:
 
 
 commands = (status, ps, pools, queues, workers, leader, inflight)
-
-
-async def _records(context: click.Context) -> list[dict[str, Any]]:
-    async with _fleet(context) as client:
-        return await Registry(client).processes()
 
 
 def _show_pools(found: list[observe.PoolView]) -> None:

@@ -123,6 +123,10 @@ async def leader(client: Client) -> LeaseView:
     return (await _leases(client, [FleetKeys.leader]))[0]
 
 
+async def owners(client: Client, queue_names: Sequence[str]) -> list[LeaseView]:
+    return await _leases(client, [QueueKeys(name).owner for name in queue_names])
+
+
 async def _leases(client: Client, keys: Sequence[str]) -> list[LeaseView]:
     with translated():
         # Redis judges, by its clock: the holder may be another machine with another time.
@@ -144,7 +148,7 @@ async def _leases(client: Client, keys: Sequence[str]) -> list[LeaseView]:
 async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
     """These queues, as Redis knows them; how deep they are their sources know."""
     keys = [QueueKeys(name) for name in names]
-    owners = await _leases(client, [k.owner for k in keys])
+    leases = await owners(client, names)
     sizes: list[int] = []
     for first in range(0, len(keys), _AT_ONCE):
         pipeline = client.pipeline(transaction=False)
@@ -164,7 +168,7 @@ async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
     return [
         QueueView(name, owner.owner, tracked, settled, dead, counts[name], since.get(name, 0.0))
         for name, owner, tracked, settled, dead in zip(
-            names, owners, sizes[0::3], sizes[1::3], sizes[2::3], strict=True
+            names, leases, sizes[0::3], sizes[1::3], sizes[2::3], strict=True
         )
     ]
 

@@ -29,8 +29,8 @@ def program(name: str, script: str, *, stop_within_s: float = 5.0) -> Program:
 
 async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not fact():
-            await asyncio.sleep(0.01)
+        while not fact():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # between processes there is no event to wait for
 
 
 async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:

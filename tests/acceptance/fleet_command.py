@@ -1,0 +1,120 @@
+"""The `fleet` command as its user runs it: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fleet.supervise import child_environment
+
+PATIENCE_S = 30.0
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Fleet:
+    """One working directory, and the commands run in it."""
+
+    directory: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, input_text: str | None = None, **environment: str) -> Result:
+        done = subprocess.run(
+            self._command(arguments),
+            cwd=self.directory,
+            env=self._environment(environment),
+            capture_output=True,
+            text=True,
+            input=input_text,
+            timeout=PATIENCE_S,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, *arguments: str, **environment: str) -> Iterator[Process]:
+        """A command that goes on; whatever it started is gone at the end, or the test fails."""
+        log = self.directory / f"{arguments[0]}-{time.monotonic_ns()}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                self._command(arguments),
+                cwd=self.directory,
+                env=self._environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        process = Process(popen, log)
+        try:
+            yield process
+        finally:
+            leftovers = process.family() if popen.poll() is None else []
+            if popen.poll() is None:
+                popen.terminate()
+                try:
+                    popen.wait(PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    popen.kill()
+                    popen.wait()
+            for member in leftovers:
+                if member.is_running():
+                    member.kill()
+
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-P", "-m", "fleet.cli", *arguments]
+
+    def _environment(self, changes: Mapping[str, str]) -> dict[str, str]:
+        base = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "MESSAGE_"))}
+        return child_environment({**base, **self.environment, **changes})
+
+
+@dataclass
+class Process:
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def family(self) -> list[psutil.Process]:
+        """Everything it started and what that started."""
+        return psutil.Process(self.popen.pid).children(recursive=True)
+
+    def says(self, words: str) -> None:
+        def said() -> bool:
+            assert self.popen.poll() is None or words in self.text(), self.text()
+            return words in self.text()
+
+        until(said, why=lambda: self.text())
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.popen.send_signal(number)
+        return self.popen.wait(PATIENCE_S)
+
+
+def until(fact: Callable[[], bool], *, why: Callable[[], str] = lambda: "") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {why()}"
+        time.sleep(0.05)  # between two processes there is no event to wait for

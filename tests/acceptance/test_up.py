@@ -1,0 +1,165 @@
+"""`fleet up` and `fleet demo` with real processes: what they start, survive and leave behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
+from tests.servers import free_port
+
+UP = "Fleet is up"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path, {"FLEET_LEASE_TTL_MS": "2000"})
+
+
+def pid_of(fleet: Fleet, role: str) -> int:
+    found: list[int] = [p["pid"] for p in fleet.run("ps", "--json").document if p["role"] == role]
+    return found[0]
+
+
+def delivered(fleet: Fleet) -> int:
+    pools = fleet.run("pools", "--json").document
+    return sum(pool["totalSucceeded"] for pool in pools.values())
+
+
+def source_is_empty(fleet: Fleet) -> bool:
+    queue = fleet.run("queues", "--json").document["default"]
+    return bool(queue["pendingMessages"] == 0 and queue["messagesNotVisible"] == 0)
+
+
+def assert_gone(family: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
+    assert alive == []
+
+
+def test_messages_sent_are_delivered_and_a_stop_leaves_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    port = free_port()
+    with fleet.running("endpoint", "--port", str(port), "--journal", "got.ndjson") as endpoint:
+        endpoint.says("Listening")
+        with fleet.running("up") as up:
+            up.says(UP)
+            family = up.family()
+            assert len(family) == 5
+            sent = fleet.run(
+                "send", "default", "--target", f"http://127.0.0.1:{port}/", "--group", "g", "--count", "300",
+                "--journal", "sent.ndjson",
+            )  # fmt: skip
+            assert (sent.code, sent.out) == (0, "300 accepted\n")
+            until(lambda: source_is_empty(fleet), why=up.text)
+            assert up.stop() == 0
+            assert_gone(family)
+            assert not (tmp_path / ".fleet" / "redis.sock").exists()
+    verdict = fleet.run("verify", "sent.ndjson", "got.ndjson", "--duplicates", "0", "--json")
+    assert (verdict.code, verdict.document["accepted"]) == (0, 300)
+
+
+def test_ctrl_c_is_a_clean_stop(fleet: Fleet) -> None:
+    with fleet.running("up", "--workers", "1") as up:
+        up.says(UP)
+        family = up.family()
+        assert up.stop(signal.SIGINT) == 0
+        assert_gone(family)
+        assert "Traceback" not in up.text()
+
+
+def test_a_worker_a_coordinator_and_redis_that_are_killed_come_back(fleet: Fleet) -> None:
+    port = free_port()
+    with fleet.running("endpoint", "--port", str(port)) as endpoint, fleet.running("up", "--workers", "1") as up:
+        endpoint.says("Listening")
+        up.says(UP)
+        for role in ("worker", "coordinator", "syncer"):
+            first = pid_of(fleet, role)
+            psutil.Process(first).kill()
+            up.says(f"{role} ended by SIGKILL")
+            until(lambda role=role, first=first: pid_of_other(fleet, role, first), why=up.text)  # type: ignore[misc]
+        redis = next(child for child in up.family() if "redis" in child.name())
+        redis.kill()
+        up.says("the embedded Redis ended; it starts again")
+        fleet_sends_and_delivers(fleet, up, port)
+
+
+def pid_of_other(fleet: Fleet, role: str, first: int) -> bool:
+    return any(p["role"] == role and p["pid"] != first for p in fleet.run("ps", "--json").document)
+
+
+def fleet_sends_and_delivers(fleet: Fleet, up: Process, port: int) -> None:
+    before = delivered(fleet)
+    fleet.run("send", "default", "--target", f"http://127.0.0.1:{port}/", "--count", "20")
+    until(lambda: delivered(fleet) >= before + 20 and source_is_empty(fleet), why=up.text)
+
+
+def test_children_die_with_a_supervisor_that_is_killed(fleet: Fleet) -> None:
+    with fleet.running("up", "--workers", "1") as up:
+        up.says(UP)
+        family = up.family()
+        up.popen.kill()
+        up.popen.wait()
+        assert_gone(family)
+
+
+def test_a_worker_command_supervises_as_many_as_it_is_told(fleet: Fleet) -> None:
+    with fleet.running("up", "--workers", "1") as up:
+        up.says(UP)
+        with fleet.running("worker", "--processes", "2", "--pool", "DEFAULT-*") as workers:
+            until(lambda: len(fleet.run("workers", "--json").document) == 3, why=workers.text)
+            family = workers.family()
+            assert len(family) == 2
+            assert workers.stop() == 0
+            assert_gone(family)
+
+
+def test_a_bad_configuration_ends_up_with_one_clear_error(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"processingPools":[{"code":"A","concurrency":-1}]}')
+    result = fleet.run("up", "--config", "bad.json")
+    assert result.code == 1
+    assert re.fullmatch(r"fleet: .*bad.json: processingPools\[0\].concurrency: must be an integer.*\n", result.err)
+
+
+def test_a_configuration_that_goes_bad_later_stays_out(fleet: Fleet, tmp_path: Path) -> None:
+    config = tmp_path / "router.json"
+    queue = {"queueName": "q", "queueUri": f"sqlite:///{tmp_path}/q.db?queue=q"}
+    config.write_text(json.dumps({"queues": [queue], "processingPools": [{"code": "A"}]}))
+    with fleet.running("up", "--config", "router.json", "--workers", "1") as up:
+        up.says(UP)
+        config.write_text("{")
+        up.says("the last good configuration stays")
+        assert set(fleet.run("pools", "--json").document) == {"A", "DEFAULT-POOL"}
+        config.write_text(json.dumps({"queues": [queue], "processingPools": [{"code": "B"}]}))
+        until(lambda: set(fleet.run("pools", "--json").document) == {"B", "DEFAULT-POOL"}, why=up.text)
+
+
+def test_a_second_fleet_in_the_same_folder_says_so(fleet: Fleet) -> None:
+    with fleet.running("up", "--workers", "1") as up:
+        up.says(UP)
+        second = fleet.run("up")
+        assert second.code == 1
+        assert "already runs" in second.err
+        assert second.err.count("\n") == 1
+
+
+def test_the_demo_shows_what_arrived_and_leaves_nothing(fleet: Fleet) -> None:
+    result = fleet.run("demo", "--messages", "600", "--groups", "12")
+    assert result.code == 0, result.out + result.err
+    assert "All 600 messages arrived, each group in order." in result.out
+    assert "all 12 groups" in result.out
+    assert result.err == ""
+
+
+def test_an_interrupted_demo_leaves_nothing(fleet: Fleet) -> None:
+    with fleet.running("demo", "--keep", "--messages", "200") as demo:
+        demo.says("fleet status")
+        family = demo.family()
+        url = re.search(r"FLEET_REDIS_URL='(.*)'", demo.text())
+        assert url is not None
+        assert fleet.run("status", "--redis", url[1]).code == 0
+        assert demo.stop(signal.SIGINT) == 0
+        assert_gone(family)
