@@ -84,6 +84,16 @@ async def test_settling_goes_on_with_cascade_later_release_and_the_next_claim(st
     assert len(await outboxed(pool)) == 4
 
 
+async def test_a_group_is_given_back_for_later_and_the_next_is_claimed(stage: Stage) -> None:
+    # Without an outcome nothing is taken off a list first.
+    pool = await stage.pool()
+    await submit(pool, in_groups(2))
+    claimed = await claim_one(pool)
+    await fill(stage)
+    await settle(pool, settlement(claimed, count=0, release="5000"))
+    assert broker_ids(await claim_one(pool)) == ["g1"]
+
+
 async def test_the_whole_way_of_a_message_frees_what_it_used(stage: Stage) -> None:
     count = 500
     pool = await stage.pool()
