@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 
 from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
 from tests.servers import free_port
@@ -163,3 +164,14 @@ def test_an_interrupted_demo_leaves_nothing(fleet: Fleet) -> None:
         assert fleet.run("status", "--redis", url[1]).code == 0
         assert demo.stop(signal.SIGINT) == 0
         assert_gone(family)
+
+
+def test_a_wiped_redis_has_its_configuration_back_in_seconds(fleet: Fleet, tmp_path: Path) -> None:
+    with fleet.running("up", "--workers", "1") as up:
+        up.says(UP)
+        before = fleet.run("status", "--json").document["configRevision"]
+        with redis.Redis(unix_socket_path=str(tmp_path / ".fleet" / "redis.sock"), decode_responses=True) as client:
+            client.flushall()
+            until(lambda: bool(client.hget("{fleet}:config", "revision")), why=up.text)
+        until(lambda: "DEFAULT-POOL" in fleet.run("pools", "--json").document, why=up.text)
+        assert int(fleet.run("status", "--json").document["configRevision"]) > int(before)

@@ -1,0 +1,75 @@
+"""Publishing a configuration into a real Redis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from coordinator.publish import Publisher
+from fleet.config import RouterConfig, parse_router_config
+from fleet.state.connect import Client, connected
+from fleet.state.observe import pool_settings
+from fleet.state.registry import Registry
+from tests.servers import RedisServer
+
+
+@pytest.fixture
+async def client(redis_server: RedisServer) -> AsyncIterator[Client]:
+    async with connected(redis_server.url) as client:
+        yield client
+
+
+def config(*codes: str, **fields: Any) -> RouterConfig:
+    return parse_router_config(json.dumps({"processingPools": [{"code": code, **fields} for code in codes]}).encode())
+
+
+async def test_pools_have_their_settings_before_anybody_hears_of_the_revision(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[set[str]] = []
+
+    async def announce(registry: Registry) -> None:
+        heard.append(set(await pool_settings(client, sorted(await registry.pools()))))
+
+    monkeypatch.setattr(Registry, "announce_config", announce)
+    await Publisher(client=client).publish(config(*(f"P{i}" for i in range(250))))
+    assert heard == [{"DEFAULT-POOL", *(f"P{i}" for i in range(250))}]
+
+
+async def test_publishing_the_same_again_changes_and_announces_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced = []
+
+    async def announce(_registry: Registry) -> None:
+        announced.append(1)
+
+    monkeypatch.setattr(Registry, "announce_config", announce)
+    one, other = Publisher(client=client), Publisher(client=client)
+    revision = await one.publish(config("A"))
+    assert [await one.publish(config("A")), await other.publish(config("A"))] == [revision, revision]
+    assert await one.publish(config("A")) == revision
+    # The other one cannot know that the pools are complete, and makes sure once.
+    assert len(announced) == 2
+
+
+async def test_a_pool_that_is_gone_drains_with_its_last_settings(client: Client) -> None:
+    publisher = Publisher(client=client)
+    await publisher.publish(config("A", "B", concurrency=7, rateLimitPerMinute=60))
+    await publisher.publish(config("A"))
+    found = await pool_settings(client, ["A", "B"])
+    assert (found["A"].concurrency, found["A"].draining) == (1, False)
+    assert (found["B"].concurrency, found["B"].rate_limit_per_minute, found["B"].draining) == (7, 60, True)
+
+
+async def test_a_wiped_redis_is_configured_again(client: Client) -> None:
+    publisher = Publisher(client=client)
+    before = await publisher.publish(config("A"))
+    await client.flushall()
+    after = await publisher.publish(config("A"))
+    assert int(after) > int(before)
+    assert set(await pool_settings(client, ["A"])) == {"A"}
+    assert await Registry(client).pools() == {"A", "DEFAULT-POOL"}
