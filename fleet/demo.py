@@ -191,8 +191,11 @@ class _Demo:
 
     async def _work(self, messages: int, groups: int) -> int:
         with self._console.status("Starting Redis, a syncer, two coordinators, two workers and an endpoint"):
-            async with asyncio.timeout(_READY_WITHIN_S):
-                await until_ready(self._settings.redis.url, coordinators=COORDINATORS, workers=WORKERS)
+            try:
+                async with asyncio.timeout(_READY_WITHIN_S):
+                    await until_ready(self._settings.redis.url, coordinators=COORDINATORS, workers=WORKERS)
+            except TimeoutError as error:
+                raise FleetError(f"the demo's processes were not ready within {_READY_WITHIN_S:g} s") from error
         target = f"http://127.0.0.1:{self._port}/fast"
         with self._progress(messages) as show:
             sending = asyncio.ensure_future(self._send(messages, groups, target))
