@@ -207,7 +207,7 @@ async def _announce(
 
 async def until_ready(url: str, *, coordinators: int, workers: int) -> None:
     """Until a configuration is in force and so many processes say that they live."""
-    wanted = {"coordinator": coordinators, "worker": workers}
+    wanted = {"syncer": 1, "coordinator": coordinators, "worker": workers}
     async with connected(url) as client:
         registry = Registry(client)
         while True:
