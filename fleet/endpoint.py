@@ -34,6 +34,7 @@ _ACCEPTED = 200
 _FENCED = 412
 _FAILED = 500
 _MALFORMED = 400
+_BUSY = 429
 _MAX_EPOCH_DIGITS = 18
 
 
@@ -41,9 +42,16 @@ _MAX_EPOCH_DIGITS = 18
 class Behaviour:
     latency_ms: float = 0
     fail_rate: float = 0.0
+    failure: int = _FAILED
 
 
-SAMPLES = {"fast": Behaviour(), "slow": Behaviour(500), "faulty": Behaviour(0, 1 / 3), "fail": Behaviour(0, 1)}
+SAMPLES = {
+    "fast": Behaviour(),
+    "slow": Behaviour(500),
+    "faulty": Behaviour(0, 1 / 3),
+    "fail": Behaviour(0, 1),
+    "busy": Behaviour(0, 1 / 3, _BUSY),
+}
 """How a path behaves beyond what the options ask of every path."""
 
 
@@ -126,7 +134,7 @@ class Sink:
     def outcome(self, request: Request) -> int:
         if self.is_fenced(request.group, request.epoch):
             return _FENCED
-        return _FAILED if random.random() < request.fail_rate else _ACCEPTED
+        return request.failure if random.random() < request.fail_rate else _ACCEPTED
 
     async def finish(self) -> None:
         self.stopping = True
@@ -146,6 +154,7 @@ class Request:
     keep_alive: bool = True
     latency_ms: float = 0
     fail_rate: float = 0.0
+    failure: int = _FAILED
 
 
 def _answer(status: str, body: bytes, *headers: str) -> dict[bool, bytes]:
@@ -172,6 +181,7 @@ _ANSWERS = {
         "412 Precondition Failed", b'{"ack":false,"message":"a newer epoch has come by"}', "Fleet-Fenced: 1"
     ),
     _FAILED: _answer("500 Internal Server Error", b'{"ack":false,"message":"failing as asked"}'),
+    _BUSY: _answer("429 Too Many Requests", b'{"ack":false,"message":"busy as asked"}', "Retry-After: 1"),
     _MALFORMED: _answer("400 Bad Request", b'{"ack":false,"message":"not an HTTP request"}'),
 }
 
@@ -246,6 +256,7 @@ class _Connection(asyncio.Protocol):
         sample = SAMPLES.get(path, SAMPLES["fast"])
         request.latency_ms = max(sample.latency_ms, self._sink.options.latency_ms)
         request.fail_rate = max(sample.fail_rate, self._sink.options.fail_rate)
+        request.failure = sample.failure
         if not request.id and self._body:
             # Any other request than a delivery is answered, and not journalled.
             with suppress(msgspec.DecodeError, UnicodeDecodeError):

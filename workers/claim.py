@@ -28,6 +28,9 @@ MAX_CLAIM = 64
 """Groups a call asks for at most: a reply stays some 100 KB, and other workers get their turn."""
 CHUNK = 16
 """Messages of one group under one lease: a group of many costs one claim in sixteen."""
+STALL_MS = 50.0
+"""A call takes a few. Without an answer for this long a lease's next message waits: what is answered and not
+settled when the lease lapses is delivered twice."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 
@@ -106,6 +109,8 @@ class PoolLink:
         self._calls = 0
         self._hungry = False
         self._in_doubt = False
+        self._asked_at_ms = 0.0
+        self._stalled: list[GroupLease] = []
         self._task: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
@@ -119,6 +124,14 @@ class PoolLink:
         """There may be work."""
         self._hungry = True
         self.poke()
+
+    def is_stalled(self, now_ms: float) -> bool:
+        """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
+        return bool(self._asked_at_ms) and now_ms - self._asked_at_ms > STALL_MS
+
+    def hold_back(self, lease: GroupLease) -> None:
+        """Its next message goes out once Redis has answered."""
+        self._stalled.append(lease)
 
     def owe(self, lease: GroupLease) -> Settlement:
         """What will be settled of this lease with the next call."""
@@ -196,6 +209,7 @@ class PoolLink:
             self._seats.give(want)
             raise
         self._seats.give(want - len(answer.claims))
+        stalled, self._stalled = self._stalled, []
         if answer.tag == "ok" and want and len(answer.claims) == want:
             self._hungry = True
         self.paused = answer.tag == "paused"
@@ -223,12 +237,16 @@ class PoolLink:
                 lease = GroupLease(self, claim, deadline_ms)
                 self.leases[claim.group] = lease
                 self._start(lease)
+        for lease in stalled:
+            if self.leases.get(lease.group) is lease:
+                self._start(lease)
 
     async def _call(
         self, call: int, settlements: list[Settlement], trims: list[int], want: int
     ) -> tuple[Exchanged, float]:
         """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
         pause_s = _RETRY_FROM_S
+        self._asked_at_ms = self._clock.boot_ms()
         while True:
             try:
                 async with self._calls_at_once:
@@ -248,6 +266,7 @@ class PoolLink:
                 if settlements and failpoint.hit("settle-repeated"):
                     raise StateUnavailable("the answer was thrown away by a failpoint")
                 self._on_state(None)
+                self._asked_at_ms = 0.0
             except StateError as error:
                 self._on_state(error)
                 self._in_doubt = True

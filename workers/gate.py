@@ -10,6 +10,7 @@ from workers.claim import GroupLease
 class Gate(Enum):
     OPEN = "send it"
     LAPSED = "the lease may be somebody else's by now"
+    WAIT = "Redis does not answer just now"
     GIVE_BACK = "what is left of it goes back to its group, in its order"
 
 
@@ -20,4 +21,6 @@ def gate(lease: GroupLease, now_ms: float) -> Gate:
     # Only between messages: what has begun is finished.
     if lease.at > 0 and lease.attempt == 0 and (lease.yielding or link.paused or link.stopping):
         return Gate.GIVE_BACK
+    if lease.at > 0 and lease.attempt == 0 and link.is_stalled(now_ms):
+        return Gate.WAIT
     return Gate.OPEN

@@ -231,6 +231,8 @@ class Worker:
             case Gate.GIVE_BACK:
                 lease.link.end(lease)
                 lease.link.poke()
+            case Gate.WAIT:
+                lease.link.hold_back(lease)
             case Gate.OPEN:
                 pass
             case _:

@@ -1,0 +1,93 @@
+"""A SIGKILL, and a SIGSTOP for longer than the lease, at every named place; each with the same verdict."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet import failpoint
+from tests.chaos.test_storm import judge
+from tests.stage import Member, Stage, a_stage, until
+
+COORDINATOR = (
+    "polled", "tracked", "submitted", "settled-read", "acked-at-source", "untracked", "nacked-at-source",
+    "owned", "fenced-pools",
+)  # fmt: skip
+WORKER = ("claimed", "requested", "answered", "settled", "copied")
+DISTURBED = ("claim-lost", "settle-repeated")
+NACKS = ("untracked", "nacked-at-source")
+MESSAGES, GROUPS = 600, 30
+"""Where messages are nacked each has a group of its own: a nacked sibling waits ten seconds, and so would the test."""
+
+
+def test_every_failpoint_is_tried() -> None:
+    assert set(COORDINATOR + WORKER + DISTURBED) == failpoint.NAMES
+
+
+@pytest.mark.parametrize("action", ["kill", "stop"])
+@pytest.mark.parametrize("name", COORDINATOR + WORKER)
+def test_a_process_that_dies_or_sleeps_there_costs_nothing(tmp_path: Path, name: str, action: str) -> None:
+    role = "coordinator" if name in COORDINATOR else "worker"
+    # The third pass for steps of every batch: by then both sides are in full swing.
+    nth = 1 if name in ("owned", "fenced-pools") else 3
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=4, path="/busy" if name in NACKS else "/") as stage:
+        victim = _begin(stage, role, f"{name}:{action}:{nth}", groups=MESSAGES if name in NACKS else GROUPS)
+        _wait_until_hit(stage, victim, action)
+        # Its fellow starts only now: the victim was sure to reach the place.
+        stage.start(role)
+        if action == "stop":
+            longer_than_the_lease = time.monotonic() + stage.ttl_ms * 2.5 / 1000
+            until(lambda: time.monotonic() >= longer_than_the_lease, 30, lambda: "the clock stands still")
+            stage.resume(victim)
+        stage.wait_drained(90)
+        judge(stage)
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_a_call_said_twice_or_not_heard_costs_nothing(tmp_path: Path, name: str) -> None:
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=4) as stage:
+        _begin(stage, "worker", f"{name}:drop:3")
+        stage.wait_drained(90)
+        judge(stage)
+
+
+def test_a_worker_killed_with_rate_permits_gives_none_twice(tmp_path: Path) -> None:
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=4, rate=40) as stage:
+        victim = _begin(stage, "worker", "claimed:kill:1")
+        _wait_until_hit(stage, victim, "kill")
+        stage.start("worker")
+        until(lambda: _started(stage) > 0, 30, stage.describe)
+        settle_down = time.monotonic() + 5
+        until(lambda: time.monotonic() > settle_down, 30, lambda: "the clock stands still")
+        # The permits of the killed one are spent; the minute holds no more than the rest.
+        assert 0 < _started(stage) < 40
+
+
+def _begin(stage: Stage, role: str, spec: str, groups: int = GROUPS) -> Member:
+    stage.start_endpoint(latency_ms=5)
+    stage.configure()
+    stage.send_messages(MESSAGES, groups)
+    if role == "worker":
+        stage.start("coordinator")
+        return stage.start("worker", failpoint=spec)
+    stage.start("worker")
+    return stage.start("coordinator", failpoint=spec)
+
+
+def _wait_until_hit(stage: Stage, victim: Member, action: str) -> None:
+    def hit() -> bool:
+        if action == "kill":
+            return not victim.alive
+        status = Path(f"/proc/{victim.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return status == "T"
+
+    until(hit, 60, stage.describe)
+    stage.note_doubt(victim)
+
+
+def _started(stage: Stage) -> int:
+    if not stage.endpoint_journal.exists():
+        return 0
+    return stage.endpoint_journal.read_text().count('"start"')

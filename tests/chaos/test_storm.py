@@ -1,0 +1,87 @@
+"""Processes are killed and stopped at random under load; the journal says what came of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.stage import Member, Stage, a_stage, pick, until
+
+WORKERS, COORDINATORS = 3, 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "groups"),
+    [pytest.param(6_000, 150, id="short"), pytest.param(20_000, 500, id="whole", marks=pytest.mark.long)],
+)
+def test_nothing_is_lost_or_reordered_while_processes_die(tmp_path: Path, messages: int, groups: int) -> None:
+    dice = random.Random(20261118)
+    with a_stage(tmp_path) as stage:
+        storm(stage, dice, messages=messages, groups=groups)
+        judge(stage)
+
+
+def storm(stage: Stage, dice: random.Random, *, messages: int, groups: int) -> None:
+    """Ten workers and three coordinators are killed, three workers stopped for longer than their leases."""
+    stage.start_endpoint(latency_ms=20)
+    stage.configure()
+    stage.send_messages(messages // 2, groups)
+    for _ in range(COORDINATORS):
+        stage.start("coordinator")
+    for _ in range(WORKERS):
+        stage.start("worker")
+    disturbances = ["kill worker"] * 10 + ["kill coordinator"] * 3 + ["stop worker"] * 3
+    dice.shuffle(disturbances)
+    stopped: list[tuple[float, Member]] = []
+    total = len(disturbances)
+    for number, disturbance in enumerate(disturbances):
+        _wait_for_progress(stage, (number + 1) * messages * 9 // (total * 10))
+        if number == total // 2:
+            stage.send_messages(messages - messages // 2, groups)
+        # Let those that were stopped go on once their leases have certainly lapsed.
+        for due, member in list(stopped):
+            if time.monotonic() >= due:
+                stage.resume(member)
+                stopped.remove((due, member))
+        paused = [member for _, member in stopped]
+        victims = stage.coordinators() if disturbance == "kill coordinator" else stage.workers()
+        victims = [member for member in victims if member not in paused]
+        victim = pick(victims, dice)
+        if disturbance == "stop worker":
+            stage.pause(victim)
+            stopped.append((time.monotonic() + stage.ttl_ms * 2 / 1000, victim))
+            stage.start("worker")
+        else:
+            stage.kill(victim)
+            stage.start(victim.role)
+    for due, member in stopped:
+        until(lambda due=due: time.monotonic() >= due, 60, lambda: "the clock stands still")  # type: ignore[misc]
+        stage.resume(member)
+    stage.wait_drained(240)
+
+
+def _wait_for_progress(stage: Stage, delivered: int) -> None:
+    """So that the disturbances spread over the run, however fast this machine is."""
+    begun = stage.endpoint_journal
+    until(lambda: begun.exists() and _lines(begun) // 2 >= min(delivered, stage.sent), 60, stage.describe, every_s=0.05)
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def judge(stage: Stage) -> None:
+    verdict = stage.verdict()
+    print(verdict.table())
+    print(f"{stage.in_doubt} requests had started and were not settled at the kills and stops")
+    assert verdict.sent == verdict.accepted == stage.sent
+    assert verdict.lost == 0, verdict.examples
+    assert verdict.inversions == 0, verdict.examples
+    assert verdict.overlaps == 0, verdict.examples
+    assert verdict.overlaps_by_fenced == 0, verdict.examples
+    assert verdict.duplicates <= stage.in_doubt, (verdict.duplicates, stage.in_doubt, verdict.examples)
+    assert stage.leftover_keys() == []

@@ -1,0 +1,291 @@
+"""A whole fleet of real processes for one test: Redis, embedded queue, endpoint, syncer, coordinators, workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from fleet.journal import Journal
+from fleet.sources.base import Depth, Outgoing
+from fleet.sources.open import open_publisher, open_source
+from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
+from fleet.verify import Verdict, verify
+from tests.servers import RedisServer, running_redis
+
+FLEET = str(Path(sys.executable).with_name("fleet"))
+QUEUE, POOL = "storm", "POOL"
+STOP_LIMIT_S = 45.0
+
+
+@dataclass
+class Member:
+    """One process of the fleet."""
+
+    role: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    name: str = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+
+@dataclass
+class Stage:
+    directory: Path
+    redis_server: RedisServer
+    ttl_ms: int = 1500
+    visibility_s: int = 20
+    concurrency: int = 60
+    rate: int | None = None
+    members: list[Member] = field(default_factory=list)
+    endpoint_url: str = ""
+    path: str = "/"
+    """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
+    sent: int = 0
+    in_doubt: int = 0
+    """Requests that had started and whose outcome was not settled, summed over all kills and stops."""
+
+    @property
+    def queue_uri(self) -> str:
+        return f"sqlite:///{self.directory}/queue.db?queue={QUEUE}"
+
+    @property
+    def sent_journal(self) -> Path:
+        return self.directory / "sent.ndjson"
+
+    @property
+    def endpoint_journal(self) -> Path:
+        return self.directory / "endpoint.ndjson"
+
+    def client(self) -> redis.Redis:
+        return self.redis_server.client()
+
+    # Processes ------------------------------------------------------------------------------------
+
+    def start(self, role: str, *arguments: str, failpoint: str = "", **more: str) -> Member:
+        environment = {
+            **os.environ,
+            "FLEET_REDIS_URL": self.redis_server.url,
+            "FLEET_LEASE_TTL_MS": str(self.ttl_ms),
+            "FLEET_DATA_DIR": str(self.directory / "data"),
+            "FLEET_FAILPOINT": failpoint,
+            **more,
+        }
+        log = self.directory / f"{role}-{len(self.members)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [FLEET, role, *arguments], env=environment, stdout=output, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        member = Member(role, process, log)
+        self.members.append(member)
+        return member
+
+    def start_endpoint(self, *, latency_ms: int = 20) -> None:
+        arguments = ["--port", "0", "--latency-ms", str(latency_ms), "--fence", "--journal", str(self.endpoint_journal)]
+        endpoint = self.start("endpoint", *arguments)
+        until(lambda: "http://" in endpoint.text(), 15, lambda: f"no endpoint: {endpoint.text()}")
+        found = next(word for word in endpoint.text().split() if word.startswith("http://"))
+        self.endpoint_url = found.rstrip("/.,")
+
+    def configure(self) -> None:
+        pool: dict[str, Any] = {"code": POOL, "concurrency": self.concurrency}
+        if self.rate is not None:
+            pool["rateLimitPerMinute"] = self.rate
+        config = {
+            "queues": [{"queueName": QUEUE, "queueUri": self.queue_uri, "visibilityTimeout": self.visibility_s}],
+            "processingPools": [pool],
+        }
+        path = self.directory / "router.json"
+        path.write_text(json.dumps(config))
+        syncer = self.start("syncer", "--config", str(path))
+        settings = PoolKeys(POOL).settings
+        with self.client() as client:
+            until(lambda: bool(client.exists(settings)), 15, lambda: f"no configuration: {syncer.text()}")
+
+    def workers(self) -> list[Member]:
+        return [m for m in self.members if m.role == "worker" and m.alive]
+
+    def coordinators(self) -> list[Member]:
+        return [m for m in self.members if m.role == "coordinator" and m.alive]
+
+    # Messages -------------------------------------------------------------------------------------
+
+    def send_messages(self, count: int, groups: int) -> None:
+        """Into the queue, in batches, each group's in rising order; journalled as `fleet send` does."""
+        asyncio.run(self._send(count, groups))
+
+    async def _send(self, count: int, groups: int) -> None:
+        publisher = open_publisher(self.queue_uri)
+        await publisher.open()
+        journal = Journal(self.sent_journal)
+        first = self.sent
+        for start in range(first, first + count, 500):
+            batch = []
+            for i in range(start, min(start + 500, first + count)):
+                group = f"group-{i % groups}"
+                body = {
+                    "id": f"message-{i:07d}", "poolCode": POOL, "messageGroupId": group,
+                    "mediationTarget": f"{self.endpoint_url}{self.path}",
+                }  # fmt: skip
+                batch.append((i, Outgoing(f"message-{i:07d}", json.dumps(body).encode(), group)))
+            refused = await publisher.publish([outgoing for _, outgoing in batch])
+            assert not any(refused), refused
+            for i, outgoing in batch:
+                journal.sent(outgoing.id, outgoing.group or "", i)
+        journal.close()
+        await publisher.close()
+        self.sent += count
+
+    # Disturbances ---------------------------------------------------------------------------------
+
+    def kill(self, member: Member) -> None:
+        member.kill()
+        self.note_doubt(member)
+
+    def pause(self, member: Member) -> None:
+        member.send(signal.SIGSTOP)
+        self.note_doubt(member)
+
+    def resume(self, member: Member) -> None:
+        member.send(signal.SIGCONT)
+
+    def note_doubt(self, member: Member) -> None:
+        """Count what this process had begun and not settled: it alone may be delivered twice because of this."""
+        if member.role == "worker":
+            self.in_doubt += len(self._unsettled_of(str(member.process.pid)))
+
+    def _unsettled_of(self, pid: str) -> set[str]:
+        keys = PoolKeys(POOL)
+        leases: dict[tuple[str, str], set[str]] = {}
+        with self.client() as client:
+            for group, holder in client.hgetall(keys.owners).items():
+                epoch, _tier, worker = holder.split("\x1f")
+                if f"-{pid}-" in worker:
+                    waiting = client.lrange(keys.regular_group + group, 0, -1)
+                    values = client.hmget(keys.entries, waiting) if waiting else []
+                    leases[group, epoch] = {value.split("\x1f")[4] for value in values if value}
+        if not leases:
+            return set()
+        begun = set()
+        for line in self.endpoint_journal.read_text().splitlines():
+            if not line.endswith("}"):
+                continue
+            record = json.loads(line)
+            waiting_ids = leases.get((record["group"], str(record["epoch"])))
+            if record["kind"] == "start" and waiting_ids and record["id"] in waiting_ids:
+                begun.add(record["id"])
+        return begun
+
+    # Verdict --------------------------------------------------------------------------------------
+
+    def depth(self) -> Depth:
+        async def ask() -> Depth:
+            source = open_source(QUEUE, self.queue_uri, self.visibility_s * 1000)
+            await source.open()
+            try:
+                return await source.depth()
+            finally:
+                await source.close()
+
+        return asyncio.run(ask())
+
+    def is_drained(self) -> bool:
+        keys, queue = PoolKeys(POOL), QueueKeys(QUEUE)
+        with self.client() as client:
+            if client.exists(keys.entries, keys.outboxes, keys.leases, queue.tracked, queue.settled):
+                return False
+        depth = self.depth()
+        return depth.waiting + depth.invisible == 0
+
+    def wait_drained(self, timeout_s: float) -> None:
+        until(self.is_drained, timeout_s, self.describe, every_s=0.1)
+
+    def describe(self) -> str:
+        """What stands still, for the message of a failed test."""
+        keys, queue = PoolKeys(POOL), QueueKeys(QUEUE)
+        with self.client() as client:
+            state = {
+                "entries": client.hlen(keys.entries),
+                "ready": client.llen(keys.ready),
+                "leases": client.zrange(keys.leases, 0, 5, withscores=True),
+                "outboxes": client.smembers(keys.outboxes),
+                "tracked": client.hlen(queue.tracked),
+                "settled": client.llen(queue.settled),
+                "owner": client.hgetall(queue.owner),
+                "time": client.time(),
+            }
+        logs = "\n".join(f"--- {m.role} {m.process.pid}\n{m.text()[-800:]}" for m in self.members)
+        return f"not drained: {self.depth()} {state}\n{logs}"
+
+    def leftover_keys(self) -> list[str]:
+        """Keys of no family that may remain after a drain."""
+        with self.client() as client:
+            keys = [str(key) for key in client.scan_iter(count=1000)]
+        return sorted(key for key in keys if not any(fnmatchcase(key, family) for family in FAMILIES))
+
+    def verdict(self) -> Verdict:
+        return verify([self.sent_journal, self.endpoint_journal])
+
+    def stop(self) -> None:
+        """End whatever still runs, in the order that lets each finish."""
+        for role in ("worker", "coordinator", "syncer", "endpoint"):
+            running = [m for m in self.members if m.role == role and m.alive]
+            for member in running:
+                member.send(signal.SIGCONT)
+                member.send(signal.SIGTERM)
+            for member in running:
+                try:
+                    member.process.wait(STOP_LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    member.kill()
+
+
+def until(
+    condition: Callable[[], bool], timeout_s: float, explain: Callable[[], str], *, every_s: float = 0.02
+) -> None:
+    """Wait for a fact about other processes; there is no event to wait for but time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(explain())
+        time.sleep(every_s)
+
+
+@contextmanager
+def a_stage(directory: Path, **options: Any) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        server = stack.enter_context(running_redis())
+        stage = Stage(directory, server, **options)
+        stack.callback(stage.stop)
+        yield stage
+
+
+def pick(members: list[Member], dice: random.Random) -> Member:
+    return dice.choice(members)
