@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 from fleet import failpoint
 from fleet.errors import SourceUnavailable
@@ -61,26 +62,33 @@ class Acknowledger:
         """Returns how many are done with; 0 once the lease is gone."""
         acks = [s for s in settled if s.acked and s.handle]
         nacks = [s for s in settled if not s.acked and s.handle]
+        over = [(s.broker_id, s.token) for s in nacks]
+        if acks:
+            accepted = await self._insist(lambda: self._source.ack([Held(s.broker_id, s.handle) for s in acks]))
+            if accepted is None:
+                return 0
+            failpoint.hit("acked-at-source")
+            # One whose handle expired stays tracked as acked: its redelivery is acked at once.
+            over += [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
+            self._counts["acked"] += sum(accepted)
+        gone = await self._queue.untrack(over) if over else set()
+        if nacks:
+            failpoint.hit("untracked")
+            shown = [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
+            if await self._insist(lambda: self._source.nack(shown)) is None:
+                return 0
+            self._counts["nacked"] += len(shown)
+            failpoint.hit("nacked-at-source")
+        return len(settled)
+
+    async def _insist(self, call: Callable[[], Awaitable[list[bool]]]) -> list[bool] | None:
+        """Call the source until it answers; None once the lease is gone."""
         pause_s = _RETRY_FROM_S
         while self._ours():
             try:
-                accepted = await self._source.ack([Held(s.broker_id, s.handle) for s in acks]) if acks else []
-                failpoint.hit("acked-at-source")
-                # One whose handle expired stays tracked as acked: its redelivery is acked at once.
-                over = [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
-                over += [(s.broker_id, s.token) for s in nacks]
-                gone = await self._queue.untrack(over) if over else set()
-                failpoint.hit("untracked")
-                self._counts["acked"] += len(acks)
-                if nacks and self._lease.held:
-                    self._counts["nacked"] += len(nacks)
-                    await self._source.nack(
-                        [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
-                    )
-                    failpoint.hit("nacked-at-source")
-                return len(settled)
+                return await call()
             except SourceUnavailable as error:
-                log.warning("%s: %d outcomes wait", error, len(settled))
+                log.warning("%s: outcomes wait", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)
-        return 0
+        return None

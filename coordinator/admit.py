@@ -28,7 +28,7 @@ NO_SUCH_POOL_RETRY_S = 1
 SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
 DEAD_LETTERS_KEPT = 1000
-DEAD_BODY_BYTES = 64 * 1024
+DEAD_BODY_BYTES = 16 * 1024
 
 
 class Admission:
@@ -43,7 +43,6 @@ class Admission:
         lease: Lease,
         pool_for: Callable[[str], str],
         on_room: Callable[[str, int], None],
-        on_held: Callable[[list[tuple[str, str]]], None],
         counts: Counter[str],
     ) -> None:
         self._client = client
@@ -52,7 +51,6 @@ class Admission:
         self._lease = lease
         self._pool_for = pool_for
         self._on_room = on_room
-        self._on_held = on_held
         self._counts = counts
         self._pools: dict[str, Pool] = {}
 
@@ -79,7 +77,6 @@ class Admission:
         for code, share in by_pool.items():
             returned += await self._submit(code, share, batch_id)
         failpoint.hit("submitted")
-        self._on_held([(r.received.broker_id, t.token) for r, t in fresh])
         if returned:
             await self._hand_back(returned)
 
@@ -103,7 +100,8 @@ class Admission:
                 r.message.id,
                 r.message.mediation_target,
                 r.message.auth_token,
-                holds_groups,
+                # A group that stands in the body alone is none to the source.
+                holds_groups and r.received.group is not None,
                 r.message.high_priority,
             )
             for r, t in share
@@ -176,5 +174,3 @@ class Admission:
     def _check_lease(self) -> None:
         if not self._lease.held:
             raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
@@ -19,15 +19,19 @@ from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
+from fleet.state.pool import SHARE
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet.coordinator")
 
 POLL_MOST = 500
+FIRST_POLL_MOST = SHARE
+"""Where a queue's messages go shows once some have gone there; until then no more than the smallest pool takes."""
 POLL_WAIT_MS = 1000
 """Short, so that a lost lease or a stop is seen soon; a source that can waits for its first message."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.2, 5.0
+_DRAIN_LOOK_S = 0.5
 
 
 class Consumer:
@@ -45,6 +49,7 @@ class Consumer:
         clock: Clock,
         rooms: Rooms,
         counts: Counter[str],
+        draining: bool = False,
     ) -> None:
         self.config = config
         self.lease = lease
@@ -57,7 +62,9 @@ class Consumer:
         self._rooms = rooms
         self._fed: set[str] = set()
         self._queue = Queue(client, config.name, epoch=lease.epoch)
-        self._held: deque[tuple[float, str, str]] = deque()
+        self._draining = draining
+        self.drained = False
+        """Nothing of it is under way any more, and nothing will be."""
         self._stop = asyncio.Event()
         self._waiting: asyncio.Task[list[Received]] | None = None
         self._admission = Admission(
@@ -67,7 +74,6 @@ class Consumer:
             lease=lease,
             pool_for=directory.pool_for,
             on_room=self._on_room,
-            on_held=self._on_held,
             counts=self.counts,
         )
         self.acknowledger = Acknowledger(queue=self._queue, source=source, lease=lease, counts=self.counts)
@@ -79,9 +85,10 @@ class Consumer:
             registry=self._registry,
             queue=self._queue,
             source=self._source,
-            on_held=self._on_taken_over,
+            on_fed=self._fed.add,
         )
-        steps = [asyncio.create_task(step) for step in (self._acknowledge(), self._poll(), self._extend())]
+        work = self._drain() if self._draining else self._poll()
+        steps = [asyncio.create_task(step) for step in (self.acknowledger.run(), work, self._extend())]
         try:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -100,13 +107,10 @@ class Consumer:
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
 
-    async def _acknowledge(self) -> None:
-        await self.acknowledger.run()
-
     async def _poll(self) -> None:
         pause_s = _RETRY_FROM_S
         while self._ours():
-            room = await self._rooms.wait(self._fed, POLL_MOST)
+            room = await self._rooms.wait(self._fed, POLL_MOST if self._fed else FIRST_POLL_MOST)
             if not room or not self._ours():
                 continue
             self._waiting = asyncio.create_task(self._source.poll(min(room, POLL_MOST), POLL_WAIT_MS))
@@ -145,37 +149,36 @@ class Consumer:
         await self._source.nack([(Held(r.broker_id, r.handle), 0) for r in batch])
 
     async def _extend(self) -> None:
-        """Keep invisible what is still under way at half of its time, so that it is not redelivered meanwhile."""
-        half_ms = self._source.visibility_ms / 2
+        """Keep invisible what is still under way, so that it is not redelivered meanwhile.
+
+        What is tracked is looked through four times in a visibility timeout, rather than noted message by message:
+        nearly all of it is gone by then, and what Redis tracks the pools bound.
+        """
+        every_ms = self._source.visibility_ms / 4
+        extended_at: dict[str, float] = {}
         while self._ours():
-            wait_ms = min(self._held[0][0] - self._clock.boot_ms() if self._held else half_ms, 1000.0)
-            if wait_ms > 0:
-                await self._rest(wait_ms / 1000)
-                continue
-            due: list[tuple[str, str]] = []
-            now = self._clock.boot_ms()
-            while self._held and self._held[0][0] <= now and len(due) < POLL_MOST:
-                _, broker_id, token = self._held.popleft()
-                due.append((broker_id, token))
-            records = await self._queue.tracked([broker_id for broker_id, _ in due])
-            still = [(d, r) for d, r in zip(due, records, strict=True) if r is not None and r.token == d[1]]
-            if not still or not self._ours():
-                continue
-            try:
-                await self._source.extend(
-                    [Held(r.broker_id, r.handle) for _, r in still], self._source.visibility_ms
-                )
-            except SourceUnavailable as error:
-                log.warning("%s: %d messages may be redelivered while they are under way", error, len(still))
-            self._on_held([d for d, _ in still])
+            await self._rest(every_ms / 1000)
+            now_ms = await self._registry.clock_ms()
+            still: dict[str, float] = {}
+            async for page in self._queue.all_tracked():
+                due = [t for t in page if now_ms - extended_at.get(t.broker_id, t.tracked_ms) >= every_ms]
+                still |= {t.broker_id: extended_at[t.broker_id] for t in page if t.broker_id in extended_at}
+                if not due or not self._ours():
+                    continue
+                try:
+                    await self._source.extend([Held(t.broker_id, t.handle) for t in due], self._source.visibility_ms)
+                    still |= {t.broker_id: now_ms for t in due}
+                except SourceUnavailable as error:
+                    log.warning("%s: %d messages may be redelivered while they are under way", error, len(due))
+            extended_at = still
 
-    def _on_held(self, messages: list[tuple[str, str]]) -> None:
-        due = self._clock.boot_ms() + self._source.visibility_ms / 2
-        self._held.extend((due, broker_id, token) for broker_id, token in messages)
-
-    def _on_taken_over(self, messages: list[tuple[str, str]]) -> None:
-        # How long they are invisible still is known to the source alone: extend them first of all.
-        self._held.extendleft((0.0, broker_id, token) for broker_id, token in messages)
+    async def _drain(self) -> None:
+        """Of a queue that is configured no more: acknowledge what was taken from it, then end."""
+        while self._ours() and await self._queue.tracked_count() + await self._queue.settled_count():
+            await self._rest(_DRAIN_LOOK_S)
+        if self._ours():
+            self.drained = True
+            log.info("queue %s is configured no more, and nothing of it is under way", self.config.name)
 
     def _on_room(self, code: str, room: int) -> None:
         self._fed.add(code)

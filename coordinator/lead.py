@@ -7,6 +7,9 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
 
 from coordinator.consume import Consumer
 from coordinator.directory import Directory
@@ -26,6 +29,9 @@ log = logging.getLogger("fleet.coordinator")
 _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
 _AFTER_ERROR_MS = 2000
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(QueueConfig).decode
 
 
 class Owned:
@@ -66,6 +72,7 @@ class Lead:
         self._on_crash = on_crash
         self._look = asyncio.Event()
         self._stopping = False
+        self._away = False
         self._not_before: dict[str, float] = {}
         self._leases: dict[str, Lease] = {}
         self._over_share_since: float | None = None
@@ -125,9 +132,12 @@ class Lead:
                     log.warning("lost the lease on queue %s", one.config.name)
                     one.stop()
             soon_ms = min(soon_ms, await self._share_out())
+            self._away = False
         except StateError as error:
             self.leadership.drop()
-            log.warning("%s", error)
+            if not self._away:
+                log.warning("%s; queues are left to others, and taken again when it is back", error)
+            self._away = True
         return max(soon_ms, 10.0)
 
     async def _keep_leadership(self) -> None:
@@ -138,28 +148,40 @@ class Lead:
                 log.info("%s leads the fleet", self.name)
 
     async def _share_out(self) -> float:
+        soon_ms = self._ttl_ms / _ROUNDS
+        if not self._directory.revision:
+            return soon_ms  # a queue that is not configured is drained: not before we know what is
         queues = self._directory.queues()
+        for name, body in (await self._registry.queues()).items():
+            if name not in queues:
+                queues[name] = replace(_decode(body), draining=True)
         for name, one in list(self.owned.items()):
             if queues.get(name) != one.config:
                 one.stop()  # gone from the configuration, or changed there: begun anew below
         coordinators = sum(name.startswith("coordinator-") for name in self.alive)
         share = math.ceil(len(queues) / coordinators)
         self._give_up_surplus(share)
-        soon_ms = self._ttl_ms / _ROUNDS
         for name, config in queues.items():
-            if name in self.owned or self._stopping:
+            if name in self.owned:
                 continue
-            if len(self.owned) >= share:
+            if self._is_stopping() or len(self.owned) >= share:
                 break
             if self._clock.boot_ms() < self._not_before.get(name, 0.0):
                 continue
             lease = self._leases.setdefault(name, self._lease(QueueKeys(name).owner))
             if await lease.acquire():
+                if self._is_stopping():
+                    await lease.release()
+                    break
+                await self._registry.remember_queue(name, _encode(config))
                 self._begin(config, lease)
             elif lease.held_by is not None:
                 # It lapses then, if nobody renews it: be there.
                 soon_ms = min(soon_ms, lease.held_by.remaining_ms + 5)
         return soon_ms
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     def _give_up_surplus(self, share: int) -> None:
         if len(self.owned) <= share:
@@ -196,9 +218,13 @@ class Lead:
                 clock=self._clock,
                 rooms=self._rooms,
                 counts=self.counts.setdefault(name, Counter()),
+                draining=one.config.draining,
             )
             log.info("%s owns queue %s", self.name, name)
             await one.consumer.run()
+            if one.consumer.drained:
+                await self._registry.forget_queue(name)
+                del self.counts[name]
         except Fenced as error:
             log.warning("queue %s: %s", name, error)
         except FleetError as error:

@@ -30,9 +30,7 @@ class Malformed:
     reason: str
 
 
-def route(
-    batch: Sequence[Received], pool_for: Callable[[str], str]
-) -> tuple[list[Routed], list[Malformed]]:
+def route(batch: Sequence[Received], pool_for: Callable[[str], str]) -> tuple[list[Routed], list[Malformed]]:
     routed: list[Routed] = []
     malformed: list[Malformed] = []
     for received in batch:

@@ -23,14 +23,19 @@ async def take_over(
     registry: Registry,
     queue: Queue,
     source: Source,
-    on_held: Callable[[list[tuple[str, str]]], None],
+    on_fed: Callable[[str], None],
 ) -> int:
-    """Returns how many tracked messages no pool held: they were dropped and come back from the source."""
+    """Returns how many tracked messages no pool held: they were dropped and come back from the source.
+
+    `on_fed` is told each pool that holds messages of this queue.
+    """
     # Tracking is refused to older owners since we have the lease; submitting not before this.
     failpoint.hit("owned")
     codes = await registry.pools()
     async for page in queue.all_tracked():
-        codes |= {tracked.pool for tracked in page}
+        for code in {tracked.pool for tracked in page}:
+            on_fed(code)
+            codes.add(code)
     for code in sorted(codes):
         if not await Pool(client, code).fence(queue.name, queue.epoch):
             raise Fenced(f"queue {queue.name} has another owner")
@@ -38,7 +43,6 @@ async def take_over(
     dropped = 0
     async for page in queue.all_tracked():
         dropped += await _reconcile(client, queue, source, page)
-        on_held([(tracked.broker_id, tracked.token) for tracked in page])
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
     return dropped

@@ -16,6 +16,8 @@ from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
 
+MEMORY_FULL = 0.9
+"""Of Redis's memory. From here on only what frees it goes on: settling, not taking in."""
 _SWEEP_EVERY = 30
 """Rounds between two looks at every pool; in between only a death makes us look."""
 
@@ -34,7 +36,7 @@ class Watch:
         rounds = 0
         while True:
             try:
-                self.memory_full = await self._registry.memory_share() > 0.9
+                self._note_memory(await self._registry.memory_share())
                 if self._lead.leadership.held:
                     alive = await self._registry.alive()
                     if self._known_alive - alive or rounds % _SWEEP_EVERY == 0:
@@ -48,6 +50,13 @@ class Watch:
                 rounds = 0
                 log.debug("watch: %s", error)
             await asyncio.sleep(self._every_s)
+
+    def _note_memory(self, share: float) -> None:
+        full = share > MEMORY_FULL
+        if full != self.memory_full:
+            what = "nothing is taken from the queues until it is not" if full else "queues are read again"
+            log.warning("Redis is %.0f %% full: %s", share * 100, what)
+        self.memory_full = full
 
     async def _copy_outboxes_of_the_dead(self) -> None:
         for code in await self._registry.pools():

@@ -43,6 +43,8 @@ class QueueConfig:
     uri: str = field(repr=False)
     connections: int = DEFAULT_CONNECTIONS
     visibility_timeout_s: int = DEFAULT_VISIBILITY_S
+    draining: bool = False
+    """Configured no more: what was taken from it is acknowledged, and nothing else is taken."""
 
     @property
     def scheme(self) -> str:

@@ -31,9 +31,7 @@ class HeldBy:
 class Lease:
     """One lease as one process sees it."""
 
-    def __init__(
-        self, *, client: Client, key: str, owner: str, ttl_ms: int, clock: Clock, now_ms: str = ""
-    ) -> None:
+    def __init__(self, *, client: Client, key: str, owner: str, ttl_ms: int, clock: Clock, now_ms: str = "") -> None:
         self._client = client
         self._key = key
         self._owner = owner

@@ -98,7 +98,8 @@ class Life:
         self._tasks: list[asyncio.Task[None]] = []
         self.crash: BaseException | None = None
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        # A lost terminal is a reason to end as well, and no reason to end in a crash.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._over.set)
 
     def spawn(self, task: asyncio.Task[None]) -> None:

@@ -91,7 +91,7 @@ class RedisCluster:
     url: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.url = f"redis://127.0.0.1:{self.nodes[0].port}?cluster=true"
+        self.url = f"redis://127.0.0.1:{self.nodes[0].port}"
 
     def reset(self) -> None:
         for node in self.nodes:

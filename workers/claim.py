@@ -106,7 +106,8 @@ class PoolLink:
         self._on_crash = on_crash
         self._owed: dict[GroupLease, Settlement] = {}
         self._trims: list[int] = []
-        self._calls = 0
+        # Above those of any link that this process had to the pool before: the outbox keeps what a call settled.
+        self._calls = clock.wall_ms() * 1000
         self._hungry = False
         self._in_doubt = False
         self._asked_at_ms = 0.0

@@ -97,10 +97,12 @@ def _headers(entry: Entry, epoch: str, attempt: int) -> list[str]:
     headers = [
         *_JSON_HEADERS,
         f"Idempotency-Key: {entry.message_id}",
-        f"Fleet-Group: {entry.group}",
         f"Fleet-Epoch: {epoch}",
         f"Fleet-Attempt: {attempt}",
     ]
+    if entry.lane == entry.group:
+        # One that asks for no order has an epoch of its own: under its group's name it would fence its siblings.
+        headers.append(f"Fleet-Group: {entry.group}")
     if entry.auth_token:
         headers.append(f"Authorization: Bearer {entry.auth_token}")
     return headers

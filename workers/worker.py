@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from fleet.clock import Clock
 from fleet.delivery.client import HttpClient
 from fleet.errors import StateError
-from fleet.outcome import Outcome, Rejected
+from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.process import Life
 from fleet.state.connect import Client
 from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL
@@ -20,6 +20,7 @@ from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 from workers.claim import GroupLease, PoolLink
+from workers.complain import Complaints
 from workers.gate import Gate
 from workers.mediate import Mediator
 from workers.settle import Reporter, name_of, settle
@@ -60,6 +61,7 @@ class Worker:
         self._registry = Registry(client)
         self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
+        self._complaints = Complaints(clock=clock)
         self._mediator = Mediator(
             client=http,
             clock=clock,
@@ -116,8 +118,8 @@ class Worker:
             link.poke()
         try:
             async with asyncio.timeout(STOP_WITHIN_S):
-                while self._reporter.busy or any(link.busy for link in self._links.values()):
-                    # Once in a life: simpler than an event for each of the reasons to wait.
+                # Once in a life: simpler than an event for each of the reasons to wait.
+                while self._reporter.busy or any(link.busy for link in self._links.values()):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
             held = sum(len(link.leases) for link in self._links.values())
@@ -217,8 +219,9 @@ class Worker:
             counts = self.outcomes[lease.link.pool.code] = Counter()
         counts[name_of(outcome)] += 1
         counts["ms"] += round(seconds * 1000)
-        if isinstance(outcome, Rejected):
-            log.warning("%s rejected by its endpoint for good: %s", lease.entry.message_id, outcome.reason)
+        if isinstance(outcome, Failed | Unreachable | Rejected):
+            reason = f"rejected for good, {outcome.reason}" if isinstance(outcome, Rejected) else outcome.reason
+            self._complaints.add(lease.link.pool.code, lease.entry.message_id, reason)
         if settle(lease, outcome):
             self._mediator.deliver(lease)
         lease.link.poke()

@@ -21,6 +21,7 @@ from fleet.errors import StateError, StateFull, StateUnavailable
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
 
+
 class _Packed(AbstractConnection):
     """Packs commands in C. redis-py's own way costs a fifth of a worker's time: our calls have a thousand arguments."""
 

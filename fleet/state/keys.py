@@ -124,6 +124,8 @@ class FleetKeys:
     leader = "{fleet}:leader"
     processes = "{fleet}:processes"
     beats = "{fleet}:beats"
+    queues = "{fleet}:queues"
+    """Every queue of which something may be under way, also after it was taken out of the configuration."""
     pools = "{fleet}:pools"
     """Every pool that exists in Redis, configured or still draining."""
 

@@ -169,9 +169,7 @@ class Pool:
     async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""
         s = script("held")
-        flags, records = await s(
-            self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys)
-        )
+        flags, records = await s(self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys))
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
     async def room(self, tell_at: int | None = None) -> int:
@@ -210,9 +208,10 @@ def _claims(flat: list[str | int]) -> list[Claim]:
         at += 4
     claims = []
     for group, epoch, tier, count in heads:
-        entries = []
-        for i in range(at, at + 2 * count, 2):
-            entries.append(unpack(flat[i], flat[i + 1], group, tier))  # type: ignore[arg-type]
+        entries = [
+            unpack(flat[i], flat[i + 1], group, tier)  # type: ignore[arg-type]
+            for i in range(at, at + 2 * count, 2)
+        ]
         at += 2 * count
         claims.append(Claim(group, epoch, entries))
     return claims

@@ -70,6 +70,28 @@ class Registry:
         with translated():
             return str(await self.client.hget(FleetKeys.config, "revision") or "")
 
+    async def clock_ms(self) -> int:
+        """The clock that everybody shares."""
+        with translated():
+            answer = await self.client.time()
+        # A Cluster answers with every node's clock. They are near enough for what is not a lease.
+        seconds, micros = next(iter(answer.values())) if isinstance(answer, dict) else answer
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def queues(self) -> dict[str, bytes]:
+        """Every queue that somebody has begun to read and not finished, with what was configured of it."""
+        with translated():
+            found = await self.client.hgetall(FleetKeys.queues)
+        return {name: body.encode() for name, body in found.items()}
+
+    async def remember_queue(self, name: str, body: bytes) -> None:
+        with translated():
+            await self.client.hset(FleetKeys.queues, name, body)
+
+    async def forget_queue(self, name: str) -> None:
+        with translated():
+            await self.client.hdel(FleetKeys.queues, name)
+
     async def pools(self) -> set[str]:
         with translated():
             return set(await self.client.smembers(FleetKeys.pools))

@@ -87,7 +87,7 @@ def test_a_whole_fleet_works_with_the_rights_and_the_settings_of_deploy(
 ) -> None:
     stage = Stage(tmp_path, guarded_redis, rate=100_000)
     try:
-        stage.start_endpoint(latency_ms=2, fail=0.02)
+        stage.start_endpoint(latency_ms=2)
         stage.configure()
         stage.send_messages(300, 20)
         stage.start("coordinator")

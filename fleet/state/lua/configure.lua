@@ -15,6 +15,10 @@ for _, optional in ipairs({ { 'rate', ARGV[4] }, { 'draining', ARGV[6] } }) do
   end
 end
 redis.call('PERSIST', epochs)
+-- Somebody may wait for room that a raised capacity gives.
+if redis.call('HDEL', settings, 'waiting') == 1 then
+  redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))
+end
 -- A raised limit or a lifted rate lets waiting groups go at once.
 if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(ARGV[2]) then
   redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))

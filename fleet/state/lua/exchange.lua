@@ -10,7 +10,7 @@
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose group has a high-priority
 --   message now, so that the regular ones leased with it should be given back; cascaded: items made for siblings
---   claims: group epoch tier n key value key value …, a lease each
+--   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
 local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, outboxes, outbox,
   regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -242,6 +242,9 @@ end
 local due_ms = ''
 if claimed < want then
   local soonest = rate_wait_ms
+  if permits and claimed == permits then
+    soonest = tonumber(redis.call('LINDEX', rate, -1)) + RATE_WINDOW_MS - now
+  end
   for _, set in ipairs({ leases, later }) do
     local next_one = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if next_one[2] then
