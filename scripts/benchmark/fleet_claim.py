@@ -46,7 +46,7 @@ class Claiming:
     settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_most=1.5),
-        Budget(of=ITSELF, detail="wall_ratio", at_most=1.5),
+        Budget(of=ITSELF, detail="wall_ratio", label="by the clock", at_most=1.5),
     )
 
     def prepare(self, _ground: Ground) -> None:
@@ -140,7 +140,7 @@ async def _compare(ground: Ground, *, few: _Side, many: _Side) -> Measurement:
         value=script_us[1] / script_us[0],
         unit="× the cost",
         problems=tuple(problems),
-        note=f"{many.groups:,} groups in {many.pools:,} pools against {few.groups:,} in {few.pools:,}",
+        note=f"{many.pools:,} pools against 1" if many.pools > 1 else f"{many.groups:,} groups against {few.groups:,}",
         details={
             "groups": many.groups,
             "pools": many.pools,

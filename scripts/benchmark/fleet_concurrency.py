@@ -30,7 +30,7 @@ class Limit:
     settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_least=95, at_most=_CONCURRENCY),
-        Budget(of=ITSELF, detail="peak_leases", at_most=_CONCURRENCY),
+        Budget(of=ITSELF, detail="peak_leases", label="leases", at_most=_CONCURRENCY),
     )
 
     def prepare(self, _ground: Ground) -> None:

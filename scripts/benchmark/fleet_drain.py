@@ -120,7 +120,7 @@ class WholePath:
     settings: tuple[str, ...] = _SETTINGS
     budgets: tuple[Budget, ...] = (
         Budget(at_least=1.5, aim=1.8),
-        Budget(of=ITSELF, detail="coordinator_us", unit="a message", at_most=25),
+        Budget(of=ITSELF, detail="coordinator_us", label="coordinator", unit="µs of CPU a message", at_most=25),
     )
 
     def prepare(self, _ground: Ground) -> None:

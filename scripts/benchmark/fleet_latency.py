@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from benchmark.errors import BenchError
 from benchmark.fleet_drain import WHOLE_PATH, source_depth
 from benchmark.ground import Ground
 from benchmark.house import POOL, house
+from benchmark.profiler import Profiler
 from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.stages import Stages, observed
 
 _SHARE = 0.1
 _UNMEASURED_PER_S = 20_000
@@ -38,6 +41,13 @@ class Latency:
         """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
+        return self._attempt(ground, None)
+
+    def profile(self, ground: Ground, profiler: Profiler) -> Measurement:
+        return self._attempt(ground, profiler)
+
+    def _attempt(self, ground: Ground, profiler: Profiler | None) -> Measurement:
+        stages = Stages()
         drained_per_s = ground.measured.get(WHOLE_PATH, _UNMEASURED_PER_S)
         rate = max(100, round(drained_per_s * _SHARE, -2))
         count = ground.scaled(int(rate * _SECONDS))
@@ -52,7 +62,8 @@ class Latency:
                 crew.await_that("the first messages", lambda: read_journal(endpoint.journal).accepted >= warm)
                 endpoint.journal.write_bytes(b"")
                 ground.say(f"{rate:,.0f} messages a second for {count / rate:.1f} s")
-                noise_ms = _produce(home.queue_uri, endpoint.url, rate, count, ground.groups, sent)
+                with observed(home.client, stages) if profiler else nullcontext():
+                    noise_ms = _produce(home.queue_uri, endpoint.url, rate, count, ground.groups, sent)
                 crew.await_that("an empty queue", lambda: depth() == 0)
             seen = read_journal(endpoint.journal)
         problems = [] if seen.accepted == seen.starts == count else [f"{seen.starts} requests for {count} messages"]
@@ -60,16 +71,20 @@ class Latency:
         taking: list[float] = []
         called: list[float] = []
         accepted: list[float] = []
+        published: dict[str, tuple[float, float]] = {}
         for line in sent.read_text().splitlines():
             name, due_ms, called_ms, accepted_ms = line.split()
             arrived_ms = seen.started_ms.get(name)
             if arrived_ms is None:
                 problems.append(f"{name} did not arrive")
                 break
+            published[name] = float(called_ms), float(accepted_ms)
             late.append(float(called_ms) - float(due_ms))
             taking.append(float(accepted_ms) - float(called_ms))
             called.append(arrived_ms - float(called_ms))
             accepted.append(arrived_ms - float(accepted_ms))
+        if profiler:
+            profiler.write("steps", stages.text(published, seen.started_ms))
         p99 = percentile(called, 0.99)
         noise = percentile(noise_ms, 0.99)
         return Measurement(

@@ -114,7 +114,7 @@ def _verdict(row: Row, budget: Budget, by_name: Mapping[str, Row], peer: Row | N
         found = row.best[1].details.get(budget.detail)
         if not isinstance(found, int | float):
             return None
-        ratio, what = float(found), f"{budget.detail.replace('_', ' ')} {found:,.4g} {budget.unit}"
+        ratio, what = float(found), f"{budget.label} {found:,.4g} {budget.unit}".rstrip()
     elif budget.of == ITSELF:
         ratio, what = value, f"{value:,.4g} {row.best[1].unit if row.best else ''}"
     else:

@@ -38,7 +38,7 @@ class Profiler:
     def attach(self, pids: Mapping[str, int]) -> None:
         for name, pid in pids.items():
             stacks = self.ground.scratch / f"{self.scenario}-{name.replace(' ', '-')}.stacks"
-            command = [str(_folder(self.ground) / "bin" / "py-spy"), "record", "--nonblocking", "--format", "raw"]
+            command = [str(_folder(self.ground) / "bin" / "py-spy"), "record", "--format", "raw"]
             command += ["--rate", str(_RATE_HZ), "--duration", str(_MOST_S), "--pid", str(pid), "--output", str(stacks)]
             self._running[name] = child.start(command, log=self._log), stacks
 
@@ -52,16 +52,16 @@ class Profiler:
             child.stop([process])
             if not stacks.exists():
                 raise BenchError(f"py-spy saw nothing of {name}: {child.last_line(self._log)}")
-            self._write(name, _top(stacks.read_text()))
+            self.write(name, _top(stacks.read_text()))
         self._running.clear()
 
     def write_redis(self, stats: Mapping[str, Mapping[str, Any]], messages: int) -> None:
         lines = ["us a message     calls  command (a script's time includes the commands it calls)"]
         for name, figures in sorted(stats.items(), key=lambda item: -float(item[1]["usec"]))[:_TOP]:
             lines.append(f"{float(figures['usec']) / max(messages, 1):12.3f} {figures['calls']:9}  {name}")
-        self._write("redis", "\n".join(lines) + "\n")
+        self.write("redis", "\n".join(lines) + "\n")
 
-    def _write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
         path = self.ground.out / f"profile-{self.scenario}-{name.replace(' ', '-')}.txt"
         path.write_text(text)
         self.ground.say(f"wrote {path.name}")

@@ -42,8 +42,9 @@ class Budget:
     """What we would like; missing it is not missing the budget."""
     detail: str = ""
     """Judge this detail of the best attempt rather than its value (with ITSELF only)."""
+    label: str = ""
     unit: str = ""
-    """Of the detail."""
+    """What the detail is called in the table, and its unit."""
 
 
 class Scenario(Protocol):
