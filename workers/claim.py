@@ -28,6 +28,9 @@ MAX_CLAIM = 64
 """Groups a call asks for at most: a reply stays some 100 KB, and other workers get their turn."""
 CHUNK = 16
 """Messages of one group under one lease: a group of many costs one claim in sixteen."""
+KEEP_EVERY_MS = 1.0
+"""Outcomes alone, of leases that go on, are settled this often. One group alone has one each 60 us, and a call
+for each costs as much again. At once is settled whatever gives back, fails or claims."""
 STALL_MS = 50.0
 """A call takes a few. Without an answer for this long a lease's next message waits: what is answered and not
 settled when the lease lapses is delivered twice."""
@@ -109,6 +112,9 @@ class PoolLink:
         # Above those of any link that this process had to the pool before: the outbox keeps what a call settled.
         self._calls = clock.wall_ms() * 1000
         self._hungry = False
+        self._urgent = False
+        self._began_ms = 0.0
+        self._later: asyncio.TimerHandle | None = None
         self._in_doubt = False
         self._asked_at_ms = 0.0
         self._stalled: list[GroupLease] = []
@@ -124,7 +130,7 @@ class PoolLink:
     def wake(self) -> None:
         """There may be work."""
         self._hungry = True
-        self.poke()
+        self.poke(urgent=True)
 
     def is_stalled(self, now_ms: float) -> bool:
         """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
@@ -146,6 +152,7 @@ class PoolLink:
         self._forget(lease)
         settlement = self.owe(lease)
         settlement.release = release
+        self._urgent = True
         return settlement
 
     def drop(self, lease: GroupLease) -> None:
@@ -157,12 +164,30 @@ class PoolLink:
     def trim(self, call: int) -> None:
         """What this call settled has reached its queues."""
         self._trims.append(call)
-        self.poke()
+        if not self.leases:
+            self.poke(urgent=True)  # no settlement will come along to take it with it
 
-    def poke(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._exchange_while_due())
+    def poke(self, *, urgent: bool = False) -> None:
+        """Something is owed. Urgent is all but the outcomes of leases that go on: they are soon more."""
+        self._urgent = self._urgent or urgent
+        if self._task is not None:
+            return
+        loop = asyncio.get_running_loop()
+        wait_ms = self._wait_ms()
+        if wait_ms <= 0:
+            self._task = loop.create_task(self._exchange_while_due())
             self._task.add_done_callback(self._on_crash)
+        elif self._later is None:
+            self._later = loop.call_later(wait_ms / 1000, self._on_later)
+
+    def _wait_ms(self) -> float:
+        if self._urgent or self.stopping:
+            return 0.0
+        return self._began_ms + KEEP_EVERY_MS - self._clock.boot_ms()
+
+    def _on_later(self) -> None:
+        self._later = None
+        self.poke()
 
     def keep_leases(self) -> None:
         """Drop leases whose deadline has come; renew those that are a third of the way there."""
@@ -188,12 +213,16 @@ class PoolLink:
 
     async def _exchange_while_due(self) -> None:
         try:
-            while self._owed or self._trims or (self._hungry and not self.stopping):
+            while (self._owed or self._trims or (self._hungry and not self.stopping)) and self._wait_ms() <= 0:
                 await self._exchange()
         finally:
             self._task = None
+        if self._owed or self._trims:
+            self.poke()
 
     async def _exchange(self) -> None:
+        self._urgent = False
+        self._began_ms = self._clock.boot_ms()
         want = 0 if self.stopping else self._seats.take(MAX_CLAIM)
         self.starved = self._hungry and want == 0
         self._hungry = False
@@ -212,7 +241,7 @@ class PoolLink:
         self._seats.give(want - len(answer.claims))
         stalled, self._stalled = self._stalled, []
         if answer.tag == "ok" and want and len(answer.claims) == want:
-            self._hungry = True
+            self._hungry = self._urgent = True
         self.paused = answer.tag == "paused"
         self.known = answer.tag != "unknown"
         for i in answer.yields:
@@ -277,7 +306,7 @@ class PoolLink:
             if self._in_doubt:
                 # An answer was lost, and with it which outcomes were accepted. The outbox knows.
                 self._in_doubt = False
-                self._hungry = True
+                self._hungry = self._urgent = True
                 self._reporter.recover(self)
             return answer, asked_at_ms
 

@@ -33,6 +33,8 @@ log = logging.getLogger("fleet.worker")
 FENCED_PAUSE_MS = 1000
 """A group whose endpoint refused our epoch rests this long: if Redis thinks the lease is ours, asking again at
 once would be refused again at once."""
+REPORT_EVERY_S = 0.002
+"""How often a queue hears of outcomes at most. They are settled already; this is on their way to the source."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 
@@ -108,6 +110,7 @@ class Reporter:
         self._on_crash = on_crash
         self._waiting: dict[str, list[tuple[_Parcel, str]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._reported_at: dict[str, float] = {}
         self._recoveries: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
 
@@ -156,9 +159,15 @@ class Reporter:
 
     async def _copy(self, name: str) -> None:
         queue = Queue(self._client, name)
+        loop = asyncio.get_running_loop()
         pause_s = _RETRY_FROM_S
         try:
-            while batch := self._waiting.pop(name, None):
+            while name in self._waiting:
+                pause_left_s = self._reported_at.get(name, 0.0) + REPORT_EVERY_S - loop.time()
+                if pause_left_s > 0:
+                    await asyncio.sleep(pause_left_s)
+                self._reported_at[name] = loop.time()
+                batch = self._waiting.pop(name)
                 outcomes = [tuple(item.rsplit(SEP, 3)[1:]) for _, item in batch]
                 while True:
                     try:

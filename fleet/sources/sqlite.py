@@ -40,8 +40,7 @@ class SqliteSource:
     ) -> None:
         self.name = name
         self.visibility_ms = visibility_ms
-        # NORMAL: a power cut may forget the last acks, which makes duplicates; a lost send would be a loss.
-        self._file = QueueFile(path=path, queue=queue, synchronous="NORMAL", busy_timeout_ms=busy_timeout_ms)
+        self._file = QueueFile(path=path, queue=queue, busy_timeout_ms=busy_timeout_ms)
         self._clock = clock
         self._leases = Leases(file=self._file)
         self._bell = FileBell(path=path)

@@ -15,6 +15,7 @@ It never lies before that message's `visible_at_ms`; a poll reads the line from 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import sqlite3
 import time
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fleet.errors import InvalidConfig, SourceError, SourceFull, SourceUnavailable
@@ -111,13 +112,11 @@ class QueueFile:
         *,
         path: Path,
         queue: str,
-        synchronous: Literal["FULL", "NORMAL"],
         busy_timeout_ms: int = 10_000,
         max_file_bytes: int | None = None,
     ) -> None:
         self.path = path
         self._queue_name = queue
-        self._synchronous = synchronous
         self._busy_timeout_ms = busy_timeout_ms
         self._max_file_bytes = max_file_bytes
         self._thread: ThreadPoolExecutor | None = None
@@ -157,6 +156,17 @@ class QueueFile:
                 db.execute("ROLLBACK")
             raise
 
+    def sync_log(self) -> None:
+        """Wait until what is committed is on disk. What is not in the log any more has been synced on its way out."""
+        try:
+            log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fdatasync(log)
+        finally:
+            os.close(log)
+
     def _begin(self, db: sqlite3.Connection) -> None:
         # SQLite's own wait backs off to steps of 100 ms, in which a busy neighbour takes the lock again and
         # again. A lock lasts a few milliseconds here: ask anew every time its first, short steps are over.
@@ -193,7 +203,8 @@ class QueueFile:
             self._db = db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        # A lost ack is a duplicate, and no commit waits for the disk; a publisher waits for it afterwards.
+        db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_PAGES * 4096}")

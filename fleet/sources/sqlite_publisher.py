@@ -23,13 +23,8 @@ class SqlitePublisher:
     def __init__(
         self, *, path: Path, queue: str, clock: Clock, busy_timeout_ms: int = 10_000, max_file_bytes: int | None = None
     ) -> None:
-        # FULL: a send that was reported as done must survive a power cut, for nobody sends it again.
         self._file = QueueFile(
-            path=path,
-            queue=queue,
-            synchronous="FULL",
-            busy_timeout_ms=busy_timeout_ms,
-            max_file_bytes=max_file_bytes,
+            path=path, queue=queue, busy_timeout_ms=busy_timeout_ms, max_file_bytes=max_file_bytes
         )
         self._clock = clock
 
@@ -62,6 +57,9 @@ class SqlitePublisher:
             db.execute("UPDATE counter SET next_seq = ?", (seq + len(fresh),))
         # After the commit, or who wakes would look too early and sleep again.
         file_bell.ring(self._file.path)
+        # A send that was reported as done must survive a power cut, for nobody sends it again. SQLite would wait
+        # for the disk with the lock held (synchronous=FULL), and a consumer would wait with it.
+        self._file.sync_log()
 
     def _insert(self, db: sqlite3.Connection, messages: list[Outgoing], seq: int, now_ms: int) -> None:
         queue = self._file.queue

@@ -199,6 +199,8 @@ if take_groups > 0 then
   local taken = redis.call('LPOP', ready, take_groups)
   if taken then
     claimed = #taken
+    -- No group is left waiting for a slot: what is here may be taken in longer runs, a call less often.
+    if claimed < take_groups and not permits then chunk = chunk * 4 end
     local epoch = next_epoch(tonumber(redis.call('HGET', epochs, 'last') or 0), now) - 1
     local deadlines, holder, keys, tiers, counts = {}, {}, {}, {}, {}
     for i = 1, claimed do

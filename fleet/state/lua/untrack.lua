@@ -17,8 +17,10 @@ for i, broker in ipairs(brokers) do
     if token == ARGV[2 + 2 * i] and (only == '' or only == state) then
       over[#over + 1] = broker
       answer[#answer + 1] = broker
-      local app = string.match(tail, '^[^' .. SEP .. ']*' .. SEP .. '([^' .. SEP .. ']*)')
-      app_ids[#app_ids + 1], app_brokers[#app_brokers + 1] = app, broker
+      if state ~= 'a' then -- settled as ack, its app id is free already
+        local app = string.match(tail, '^[^' .. SEP .. ']*' .. SEP .. '([^' .. SEP .. ']*)')
+        app_ids[#app_ids + 1], app_brokers[#app_brokers + 1] = app, broker
+      end
     end
   end
 end
