@@ -64,7 +64,15 @@ class Queue:
         s = script("track")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])
-        return [_tracking(verdict) for verdict in answer[1:]]
+        token = int(answer[1])
+        tracking = []
+        for verdict in answer[2:]:
+            if verdict == "n":
+                tracking.append(Tracking("new", str(token)))
+                token += 1
+            else:
+                tracking.append(_tracking(verdict))
+        return tracking
 
     async def report(self, outcomes: Sequence[tuple[str, str, str]]) -> int:
         """Copy (broker id, token, verdict) to the settled list; any number of times."""
@@ -139,8 +147,6 @@ class Queue:
 
 def _tracking(verdict: str) -> Tracking:
     match verdict[0]:
-        case "n":
-            return Tracking("new", verdict[1:])
         case "q":
             return Tracking("requeued")
         case "a":
@@ -150,5 +156,5 @@ def _tracking(verdict: str) -> Tracking:
 
 
 def _tracked(broker_id: str, record: str) -> Tracked:
-    token, state, pool, message_id, group, tracked_ms, handle = record.split(SEP)
+    handle, token, state, message_id, pool, group, tracked_ms = record.split(SEP)
     return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle)

@@ -154,6 +154,8 @@ class ModelPool:
             chunk = 1
             self.permits = [at for at in self.permits if at > self.now_ms - RATE_WINDOW_MS]
             most = min(most, self.rate - len(self.permits))
+        if self.rate is None and len(self.ready) < most:
+            chunk *= 4  # nobody waits for a slot, so runs may be longer
         granted: list[tuple[str, int, list[str]]] = []
         while len(granted) < most and self.ready:
             group = self.ready.pop(0)

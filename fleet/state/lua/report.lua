@@ -9,33 +9,27 @@ redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in free
 local brokers = {}
 for i = 2, #ARGV, 3 do brokers[#brokers + 1] = ARGV[i] end
 local records = hmget_many(tracked, brokers)
-local changed, appended, app_ids, app_brokers = {}, {}, {}, {}
+local changed, appended, free = {}, {}, {}
 local seen = {}
 for i, broker in ipairs(brokers) do
   local token, verdict = ARGV[3 * i], ARGV[3 * i + 1]
   if records[i] and not seen[broker] then
-    local known, rest = head_of(records[i])
-    local state, tail = head_of(rest)
-    -- Another token: the same message, taken from the source again since.
-    if known == token and state == 't' then
+    local handle, kept = head_of(records[i])
+    local mark = token .. SEP .. 't' .. SEP
+    -- Another token: the same message, taken from the source again since. Another state: said before.
+    if string.sub(kept, 1, #mark) == mark then
+      local tail = string.sub(kept, #mark + 1)
       seen[broker] = true
       changed[#changed + 1] = broker
-      changed[#changed + 1] = token .. SEP .. verdict .. SEP .. tail
+      changed[#changed + 1] = handle .. SEP .. token .. SEP .. verdict .. SEP .. tail
       appended[#appended + 1] = broker .. SEP .. token .. SEP .. verdict
-      if verdict == 'a' then
-        local app = string.match(tail, '^[^' .. SEP .. ']*' .. SEP .. '([^' .. SEP .. ']*)')
-        app_ids[#app_ids + 1], app_brokers[#app_brokers + 1] = app, broker
-      end
+      -- From here on a new message with the same app id is a new message.
+      if verdict == 'a' then free[#free + 1] = head_of(tail) end
     end
   end
 end
 if #appended == 0 then return 0 end
--- From here on a new message with the same app id is a new message.
-local holders, over = hmget_many(apps, app_ids), {}
-for i, app in ipairs(app_ids) do
-  if holders[i] == app_brokers[i] then over[#over + 1] = app end
-end
-if #over > 0 then call_many('HDEL', apps, over) end
+if #free > 0 then call_many('HDEL', apps, free) end
 call_many('HSET', tracked, changed, 2)
 if call_many('RPUSH', settled, appended) == #appended then redis.call('PUBLISH', 'fleet:settled', ARGV[1]) end
 return #appended

@@ -14,7 +14,10 @@ local answer = { 'ok' }
 for i, broker in ipairs(brokers) do
   local token, verdict = head_of(rests[i])
   local handle = ''
-  if records[i] and head_of(records[i]) == token then handle = string.match(records[i], '[^' .. SEP .. ']*$') end
+  if records[i] then
+    local newest, kept = head_of(records[i])
+    if head_of(kept) == token then handle = newest end
+  end
   local n = #answer
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = broker, token, verdict, handle
 end

@@ -9,26 +9,20 @@ local only = ARGV[2]
 local brokers = {}
 for i = 3, #ARGV, 2 do brokers[#brokers + 1] = ARGV[i] end
 local records = hmget_many(tracked, brokers)
-local answer, over, app_ids, app_brokers = { 'ok' }, {}, {}, {}
+local answer, over, free = { 'ok' }, {}, {}
 for i, broker in ipairs(brokers) do
   if records[i] then
-    local token, rest = head_of(records[i])
+    local _, kept = head_of(records[i])
+    local token, rest = head_of(kept)
     local state, tail = head_of(rest)
     if token == ARGV[2 + 2 * i] and (only == '' or only == state) then
       over[#over + 1] = broker
       answer[#answer + 1] = broker
-      if state ~= 'a' then -- settled as ack, its app id is free already
-        local app = string.match(tail, '^[^' .. SEP .. ']*' .. SEP .. '([^' .. SEP .. ']*)')
-        app_ids[#app_ids + 1], app_brokers[#app_brokers + 1] = app, broker
-      end
+      -- Settled as ack, its app id is free already, and may be another message's by now.
+      if state ~= 'a' then free[#free + 1] = head_of(tail) end
     end
   end
 end
-if #over == 0 then return answer end
-call_many('HDEL', tracked, over)
-local holders, done = hmget_many(apps, app_ids), {}
-for i, app in ipairs(app_ids) do
-  if holders[i] == app_brokers[i] then done[#done + 1] = app end
-end
-if #done > 0 then call_many('HDEL', apps, done) end
+if #over > 0 then call_many('HDEL', tracked, over) end
+if #free > 0 then call_many('HDEL', apps, free) end
 return answer
