@@ -215,4 +215,4 @@ async def test_a_path_says_how_it_behaves(tmp_path: Path) -> None:
 
 
 def test_every_sample_that_seed_knows_is_served() -> None:
-    assert set(SAMPLE_ENDPOINTS) == set(SAMPLES)
+    assert set(SAMPLE_ENDPOINTS) == set(SAMPLES) - {"busy"}  # answers 429; for tests of a full endpoint
