@@ -16,7 +16,7 @@ from coordinator.watch import Watch
 from fleet import failpoint
 from fleet.clock import SystemClock
 from fleet.config import MIN_CAPACITY
-from fleet.process import Heartbeat, Identity, Life
+from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.keys import CHANGED_CHANNEL, ROOM_CHANNEL, SETTLED_CHANNEL
@@ -32,6 +32,7 @@ SWITCH_S = 0.0005
 async def serve(settings: Settings) -> int:
     """Coordinate until SIGTERM. Returns the exit code."""
     failpoint.arm_if(settings.failpoint)
+    tame_collector()
     sys.setswitchinterval(SWITCH_S)
     identity, life, clock = Identity.new("coordinator"), Life(), SystemClock()
     ttl_ms = settings.lease.ttl_ms

@@ -41,6 +41,23 @@ def decode(body: bytes) -> Message:
         message = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidMessage(f"body is not a message: {error}") from error
+    group, pool = message.message_group_id or "", message.pool_code
+    # One look at all of them for the many that are well: this runs for every message.
+    if (
+        0 < len(message.id) <= MAX_NAME_CHARACTERS
+        and len(group) <= MAX_NAME_CHARACTERS
+        and len(pool) <= MAX_NAME_CHARACTERS
+        and f"{message.id}{group}{pool}{message.mediation_target}{message.auth_token}".isprintable()
+        and message.mediation_target.startswith(("http://", "https://"))
+        and " " not in message.mediation_target
+    ):
+        return message
+    _complain(message)
+    return message
+
+
+def _complain(message: Message) -> None:
+    """Name the first thing that is wrong."""
     _check_name("id", message.id)
     if message.message_group_id:
         _check_name("messageGroupId", message.message_group_id)
@@ -53,7 +70,6 @@ def decode(body: bytes) -> Message:
         raise InvalidMessage("mediationTarget is not an http or https URL")
     if not message.auth_token.isprintable():
         raise InvalidMessage("authToken holds a control character")
-    return message
 
 
 def encode(message: Message) -> bytes:

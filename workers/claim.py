@@ -71,7 +71,8 @@ class GroupLease:
 class Seats(Protocol):
     """How many leases this process may still take, over all its pools."""
 
-    def take(self, most: int) -> int: ...
+    def take(self, most: int, link: PoolLink) -> int:
+        """As many as are free. A link that gets none is woken when some are."""
 
     def give(self, seats: int) -> None: ...
 
@@ -94,10 +95,7 @@ class PoolLink:
         self.pool = pool
         self.leases: dict[str, GroupLease] = {}
         self.paused = False
-        self.known = True
         self.stopping = False
-        self.starved = False
-        """It had no seat left when there may have been work."""
         self._worker = worker
         self._ttl_ms = ttl_ms
         self._clock = clock
@@ -204,11 +202,6 @@ class PoolLink:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
             self._renewal.add_done_callback(self._on_crash)
 
-    async def settled(self) -> None:
-        """Wait until nothing is owed any more."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
-
     # The call -----------------------------------------------------------------------------------
 
     async def _exchange_while_due(self) -> None:
@@ -223,8 +216,7 @@ class PoolLink:
     async def _exchange(self) -> None:
         self._urgent = False
         self._began_ms = self._clock.boot_ms()
-        want = 0 if self.stopping else self._seats.take(MAX_CLAIM)
-        self.starved = self._hungry and want == 0
+        want = 0 if self.stopping else self._seats.take(MAX_CLAIM, self)
         self._hungry = False
         if not want and not self._owed and not self._trims:
             return
@@ -243,7 +235,6 @@ class PoolLink:
         if answer.tag == "ok" and want and len(answer.claims) == want:
             self._hungry = self._urgent = True
         self.paused = answer.tag == "paused"
-        self.known = answer.tag != "unknown"
         for i in answer.yields:
             leases[i].yielding = True
         if answer.refused:

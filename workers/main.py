@@ -11,7 +11,7 @@ import uvloop
 from fleet import failpoint
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
-from fleet.process import Heartbeat, Identity, Life
+from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
@@ -23,6 +23,7 @@ log = logging.getLogger("fleet.worker")
 async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
     """Deliver until SIGTERM. Returns the exit code."""
     failpoint.arm_if(settings.failpoint)
+    tame_collector()
     identity, life, clock = Identity.new("worker"), Life(), SystemClock()
     async with connected(settings.redis.url) as client:
         http = HttpClient(

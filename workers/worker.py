@@ -19,7 +19,7 @@ from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
-from workers.claim import GroupLease, PoolLink
+from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate
 from workers.mediate import Mediator
@@ -57,6 +57,8 @@ class Worker:
         self._ttl_ms = ttl_ms
         self._globs = tuple(pool_globs)
         self._seats_free = max_in_flight
+        self._standing: dict[PoolLink, None] = {}
+        """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
         self._registry = Registry(client)
         self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -82,19 +84,22 @@ class Worker:
 
     # Seats: the leases this process may hold, over all pools --------------------------------------
 
-    def take(self, most: int) -> int:
+    def take(self, most: int, link: PoolLink) -> int:
         seats = min(most, self._seats_free)
         self._seats_free -= seats
+        if not seats:
+            self._standing[link] = None
         return seats
 
     def give(self, seats: int) -> None:
-        was_full = self._seats_free == 0
         self._seats_free += seats
-        if was_full and seats and not self._stopping:
-            # Pools that could not ask while we were full get their turn.
-            for link in self._links.values():
-                if link.starved:
-                    link.wake()
+        # In the order in which they came, and no more than can sit down: a thousand may stand here.
+        room = self._seats_free
+        while room > 0 and self._standing and not self._stopping:
+            link = next(iter(self._standing))
+            del self._standing[link]
+            link.wake()
+            room -= MAX_CLAIM
 
     # Life -----------------------------------------------------------------------------------------
 
