@@ -23,9 +23,7 @@ class SqlitePublisher:
     def __init__(
         self, *, path: Path, queue: str, clock: Clock, busy_timeout_ms: int = 10_000, max_file_bytes: int | None = None
     ) -> None:
-        self._file = QueueFile(
-            path=path, queue=queue, busy_timeout_ms=busy_timeout_ms, max_file_bytes=max_file_bytes
-        )
+        self._file = QueueFile(path=path, queue=queue, busy_timeout_ms=busy_timeout_ms, max_file_bytes=max_file_bytes)
         self._clock = clock
 
     async def open(self) -> None:
