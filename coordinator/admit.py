@@ -27,7 +27,8 @@ NO_SUCH_POOL_RETRY_S = 1
 """A pool that the configuration names and Redis does not know yet, or that is just being removed."""
 SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
-DEAD_LETTERS_KEPT = 1000
+DEAD_LETTERS_KEPT = 10_000
+_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 DEAD_BODY_BYTES = 16 * 1024
 
 
@@ -103,6 +104,7 @@ class Admission:
                 # A group that stands in the body alone is none to the source.
                 holds_groups and r.received.group is not None,
                 r.message.high_priority,
+                _POLICY[r.message.dispatch_mode],
             )
             for r, t in share
         ]

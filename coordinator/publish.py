@@ -58,9 +58,12 @@ class Publisher:
                 rate_limit_per_minute=settings.rate_limit_per_minute,
                 on_failure=settings.on_failure,
                 draining=True,
+                park_after=settings.park_after,
             )
             await Pool(self._client, code).configure(revision, draining)
 
 
 def _settings(pool: PoolConfig) -> PoolSettings:
-    return PoolSettings(pool.concurrency, pool.capacity, pool.rate_limit_per_minute, pool.on_failure)
+    return PoolSettings(
+        pool.concurrency, pool.capacity, pool.rate_limit_per_minute, pool.on_failure, park_after=pool.park_after
+    )

@@ -1,13 +1,17 @@
 """Named places where a test may kill, stop or disturb a process, to prove what a crash there does.
 
 `FLEET_FAILPOINT=name:action[:nth]` arms one of them for this process; `action` is `kill` (SIGKILL),
-`stop` (SIGSTOP) or a word that only the place itself knows. Unarmed, `hit` costs one comparison.
+`stop` (SIGSTOP), `block` (the event loop hangs until SIGCONT) or a word that only the place itself knows.
+Unarmed, `hit` costs one comparison.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+
+log = logging.getLogger("fleet")
 
 NAMES = frozenset(
     {
@@ -63,7 +67,19 @@ def hit(name: str) -> str:
     if _action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
         return ""
+    if _action == "block":
+        _block(name)
+        return ""
     return _action
+
+
+def _block(name: str) -> None:
+    """Wedge the event loop, as a call that never returns would: unlike after SIGSTOP, other threads go on."""
+    # Held back first: one that comes while we say so is not lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+    log.warning("blocked at failpoint %s until SIGCONT", name)
+    signal.sigwait({signal.SIGCONT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCONT})
 
 
 def arm_if(spec: str) -> None:

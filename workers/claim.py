@@ -16,7 +16,7 @@ from fleet.clock import Clock
 from fleet.errors import StateError, StateUnavailable
 from fleet.lease import safe_deadline
 from fleet.state.entry import Entry
-from fleet.state.pool import Claim, Exchanged, Pool, Settlement
+from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
 
 if TYPE_CHECKING:
     from fleet.delivery.client import Transfer
@@ -95,6 +95,7 @@ class PoolLink:
         self.pool = pool
         self.leases: dict[str, GroupLease] = {}
         self.paused = False
+        self.policy = Policy()
         self.stopping = False
         self._worker = worker
         self._ttl_ms = ttl_ms
@@ -235,6 +236,7 @@ class PoolLink:
         if answer.tag == "ok" and want and len(answer.claims) == want:
             self._hungry = self._urgent = True
         self.paused = answer.tag == "paused"
+        self.policy = answer.policy
         for i in answer.yields:
             leases[i].yielding = True
         if answer.refused:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
+
+import msgspec
 
 from fleet import failpoint
 from fleet.errors import StateError
@@ -22,8 +25,8 @@ from fleet.outcome import (
     retry_delay_s,
 )
 from fleet.state.connect import Client
-from fleet.state.entry import ACK, nack, outbox_item
-from fleet.state.pool import failed
+from fleet.state.entry import ACK, nack, outbox_item, park
+from fleet.state.pool import failed, held
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from workers.claim import GroupLease, PoolLink
@@ -33,6 +36,7 @@ log = logging.getLogger("fleet.worker")
 FENCED_PAUSE_MS = 1000
 """A group whose endpoint refused our epoch rests this long: if Redis thinks the lease is ours, asking again at
 once would be refused again at once."""
+TOO_MANY_REQUESTS = 429
 REPORT_EVERY_S = 0.002
 """How often a queue hears of outcomes at most. They are settled already; this is on their way to the source."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
@@ -40,24 +44,50 @@ _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 def settle(lease: GroupLease, outcome: Outcome) -> bool:
     """Owe the outcome to the pool. True if the lease goes on with its next message."""
-    link, entry = lease.link, lease.entry
     match outcome:
         case Delivered() | Rejected():
             # Rejected is acked too: an endpoint that answers 404 today would do so for ever.
-            item = outbox_item(entry, ACK)
-            lease.at += 1
-            if lease.at < len(lease.entries):
-                link.owe(lease).items.append(item)
-                return True
-            link.end(lease).items.append(item)
-        case Failed(retry_s=seconds):
-            _return(lease, retry_delay_s(seconds))
-        case Unreachable():
-            _return(lease, retry_delay_s(None))
+            return _go_on(lease, ACK)
+        case Failed(retry_s=seconds, status=status, reason=reason):
+            # Busy says nothing of the message: it is no reason to put it aside.
+            return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
+        case Unreachable(reason=reason):
+            return _fail(lease, retry_delay_s(None), reason, counts=False)
         case Refenced():
-            link.end(lease, str(FENCED_PAUSE_MS))
+            lease.link.end(lease, str(FENCED_PAUSE_MS))
+            return False
         case _:
             assert_never(outcome)
+
+
+def _fail(lease: GroupLease, delay_s: int, reason: str, *, counts: bool) -> bool:
+    """As the message asks for, or else its pool."""
+    policy = lease.link.policy
+    on_failure = lease.entry.policy or policy.on_failure
+    if policy.draining and on_failure == "hold":
+        on_failure = "return"  # a pool that is going away would wait for its endpoint
+    match on_failure:
+        case "skip":
+            return _go_on(lease, nack(delay_s * 1000))
+        case "park" if counts and lease.entry.tries + 1 >= policy.park_after:
+            return _go_on(lease, park(_letter(lease, reason)))
+        case "hold" | "park":
+            delay_ms = delay_s * 1000
+            lease.link.end(lease, held(delay_ms) if counts else str(delay_ms))
+            return False
+        case _:
+            _return(lease, delay_s)
+            return False
+
+
+def _go_on(lease: GroupLease, verdict: str) -> bool:
+    """The message is done with here; the next of its group follows."""
+    item = outbox_item(lease.entry, verdict)
+    lease.at += 1
+    if lease.at < len(lease.entries):
+        lease.link.owe(lease).items.append(item)
+        return True
+    lease.link.end(lease).items.append(item)
     return False
 
 
@@ -69,6 +99,26 @@ def _return(lease: GroupLease, delay_s: int) -> None:
     # Siblings come back sooner only where the source will not show them before the head of their group.
     cascade_s = CASCADE_RETRY_S if entry.source_holds_groups else max(CASCADE_RETRY_S, delay_s)
     settlement.release = failed(cascade_s * 1000, entry.batch)
+
+
+def _letter(lease: GroupLease, reason: str) -> str:
+    """All that is needed to send the message again."""
+    entry = lease.entry
+    letter = {
+        "kind": "parked",
+        "messageId": entry.message_id,
+        "brokerMessageId": entry.broker_id,
+        "queueId": entry.queue,
+        "poolCode": lease.link.pool.code,
+        "messageGroupId": entry.group,
+        "mediationTarget": entry.target,
+        "authToken": entry.auth_token,
+        "highPriority": entry.high_priority,
+        "reason": reason,
+        "tries": entry.tries + 1,
+        "t": time.time_ns() // 1_000_000,
+    }
+    return msgspec.json.encode(letter).decode()
 
 
 def name_of(outcome: Outcome) -> OutcomeName:

@@ -30,6 +30,10 @@ class Entry:
     auth_token: str
     source_holds_groups: bool
     high_priority: bool = False
+    policy: str = ""
+    """What the message itself asks for after a failure, '' for what its pool does."""
+    tries: int = 0
+    """How often it failed in place before this claim."""
 
     @property
     def key(self) -> str:
@@ -47,6 +51,7 @@ class Entry:
                 self.target,
                 self.auth_token,
                 "" if self.group == self.lane else self.group,
+                self.policy,
             )
         )
         return self.key, self.lane, "h" if self.high_priority else "r", self.batch, value
@@ -54,7 +59,7 @@ class Entry:
 
 def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
     queue, _, broker_id = key.rpartition(SEP)
-    token, batch, submitted_ms, holds, message_id, target, auth_token, group = value.split(SEP)
+    token, batch, submitted_ms, holds, message_id, target, auth_token, group, policy = value.split(SEP)
     return Entry(
         queue,
         broker_id,
@@ -68,12 +73,18 @@ def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
         auth_token,
         holds == "1",
         tier == "h",
+        policy,
     )
 
 
 ACK = "a"
 ITEM_SEP = "\x1e"
 """Between the items that one call settled, as the outbox keeps them."""
+
+
+def park(letter: str) -> str:
+    """Acked at its source, and put aside with this letter, a JSON object."""
+    return f"p{letter}"
 
 
 def nack(delay_ms: int) -> str:

@@ -64,6 +64,10 @@ class PoolKeys:
         return self._key("failed")
 
     @property
+    def tries(self) -> str:
+        return self._key("tries")
+
+    @property
     def epochs(self) -> str:
         return self._key("epochs")
 

@@ -116,6 +116,7 @@ def _settings(stored: dict[str, str]) -> PoolSettings:
         rate_limit_per_minute=int(stored["rate"]) if "rate" in stored else None,
         on_failure=stored["on_failure"],
         draining="draining" in stored,
+        park_after=int(stored.get("park_after", "10")),
     )
 
 

@@ -22,6 +22,7 @@ class PoolSettings:
     rate_limit_per_minute: int | None = None
     on_failure: str = "return"
     draining: bool = False
+    park_after: int = 10
 
 
 @dataclass(slots=True)
@@ -32,7 +33,12 @@ class Settlement:
     epoch: str
     items: list[str] = field(default_factory=list)
     release: str = "keep"
-    """`keep`, `ready`, the ms after which the group may be leased again, or what `failed` makes."""
+    """`keep`, `ready`, the ms after which the group may be leased again, or what `failed` or `held` makes."""
+
+
+def held(delay_ms: int) -> str:
+    """Release the lease; its head failed, and is tried again in place after the delay."""
+    return f"h{delay_ms}"
 
 
 def failed(cascade_ms: int, batch: str) -> str:
@@ -49,6 +55,15 @@ class Claim:
     entries: list[Entry]
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the pool's settings say of a delivery that failed."""
+
+    on_failure: str = "return"
+    park_after: int = 10
+    draining: bool = False
+
+
 @dataclass(slots=True)
 class Exchanged:
     tag: Literal["ok", "paused", "unknown"]
@@ -57,6 +72,7 @@ class Exchanged:
     yields: set[int]
     cascaded: list[str]
     claims: list[Claim]
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,7 @@ class Pool:
         for s in settlements:
             arguments += (s.group, s.epoch, s.release, len(s.items))
             arguments += s.items
-        tag, due, refused, yields, cascaded, claims = await script("exchange")(
+        tag, due, refused, yields, cascaded, claims, policy, tries = await script("exchange")(
             self.client, self._keys_of_exchange(worker), arguments
         )
         return Exchanged(
@@ -110,7 +126,8 @@ class Pool:
             {i - 1 for i in refused},
             {i - 1 for i in yields},
             cascaded,
-            _claims(claims),
+            _claims(claims, tries),
+            Policy(policy[0], int(policy[1] or 0), bool(policy[2])),
         )
 
     def _keys_of_exchange(self, worker: str) -> list[str]:
@@ -149,6 +166,7 @@ class Pool:
             "" if rate is None else rate,
             settings.on_failure,
             "1" if settings.draining else "",
+            settings.park_after,
         ]
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
@@ -195,7 +213,7 @@ class Pool:
         return left
 
 
-def _claims(flat: list[str | int]) -> list[Claim]:
+def _claims(flat: list[str | int], tries: list[int]) -> list[Claim]:
     if not flat:
         return []
     heads: list[tuple[str, str, Tier, int]] = []
@@ -214,4 +232,8 @@ def _claims(flat: list[str | int]) -> list[Claim]:
         ]
         at += 2 * count
         claims.append(Claim(group, epoch, entries))
+    if tries:
+        all_entries = [entry for claim in claims for entry in claim.entries]
+        for place, count in zip(tries[0::2], tries[1::2], strict=True):
+            all_entries[place - 1].tries = count
     return claims

@@ -43,7 +43,13 @@ async def test_a_setting_that_is_no_longer_given_is_gone(stage: Stage) -> None:
     pool = await stage.pool(rate_limit_per_minute=1, draining=True, on_failure="skip")
     await pool.configure("2", pool_settings())
     settings = await stage.client.hgetall(pool.keys.settings)
-    assert settings == {"revision": "2", "concurrency": "10", "capacity": "1000", "on_failure": "return"}
+    assert settings == {
+        "revision": "2",
+        "concurrency": "10",
+        "capacity": "1000",
+        "on_failure": "return",
+        "park_after": "10",
+    }
 
 
 async def test_a_new_configuration_does_not_resume_a_paused_pool(stage: Stage) -> None:

@@ -1,17 +1,19 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- KEYS settings ready entries leases owners later high rate failed epochs outboxes outbox regular_group high_group
+-- KEYS settings ready entries leases owners later high rate failed epochs tries outboxes outbox regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet call trims settlements …
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: group epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
---   after a failure cascade_ms SEP batch: give it back, and nack what it holds of that batch with that delay
+--   after a failure cascade_ms SEP batch: give it back, and nack what it holds of that batch with that delay;
+--   or `h` and ms: its head failed and is tried again after them, in place, the group waits
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
--- Returns {tag, due_ms, refused, yields, cascaded, claims}
+-- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose group has a high-priority
 --   message now, so that the regular ones leased with it should be given back; cascaded: items made for siblings
 --   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
-local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, outboxes, outbox,
+--   policy: on_failure park_after draining; tries: place count … of those messages that failed in place before
+local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, tries, outboxes, outbox,
   regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -19,6 +21,11 @@ local now = time_ms(ARGV[1])
 local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
 local FAILED_BATCH_MS = 600000 -- a batch is submitted whole long before that
 local SWEEP = 100
+local HELD_SHARE = 4 -- a group that is tried again in place keeps at most this part of the pool's capacity
+
+local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
+  'park_after', 'draining')
+local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '' }
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
 local at = 9
@@ -73,6 +80,20 @@ local function take(list, items, gone)
   return true
 end
 
+-- A group that waits for its head must not fill the pool: the end of it goes back to its source, in order.
+local function send_back_tail(group, delay_ms, moved, gone)
+  local list = regular_group .. group
+  local most = math.max(1, math.floor(tonumber(config[5] or 0) / HELD_SHARE))
+  if redis.call('LLEN', list) <= most then return end
+  local keys = redis.call('LRANGE', list, most, -1)
+  local values = hmget_many(entries, keys)
+  for i = 1, #keys do
+    moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. delay_ms
+    gone[#gone + 1] = keys[i]
+  end
+  redis.call('LTRIM', list, 0, most - 1)
+end
+
 local function is_empty(group)
   return redis.call('EXISTS', regular_group .. group, high_group .. group) == 0
 end
@@ -123,6 +144,12 @@ for i = 1, settlements do
       if not is_empty(group) then
         if release == 'ready' then
           again[#again + 1] = group
+        elseif string.sub(release, 1, 1) == 'h' then
+          local delay_ms = string.sub(release, 2)
+          local head = redis.call('LINDEX', list, 0)
+          if head then redis.call('HINCRBY', tries, head, 1) end
+          send_back_tail(group, delay_ms, cascaded, gone)
+          redis.call('ZADD', later, now + tonumber(delay_ms), group)
         else
           redis.call('ZADD', later, now + tonumber(release), group)
         end
@@ -131,7 +158,11 @@ for i = 1, settlements do
   end
 end
 for i = 1, #cascaded do settled[#settled + 1] = cascaded[i] end
-if #gone > 0 then call_many('HDEL', entries, gone) end
+local any_tries = redis.call('EXISTS', tries) == 1
+if #gone > 0 then
+  call_many('HDEL', entries, gone)
+  if any_tries then call_many('HDEL', tries, gone) end
+end
 if #freed > 0 then
   call_many('ZREM', leases, freed)
   call_many('HDEL', owners, freed)
@@ -146,9 +177,8 @@ end
 
 -- Claim -------------------------------------------------------------------------------------------
 
-local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity')
 local concurrency, per_minute = tonumber(config[1]), tonumber(config[2])
-if not concurrency then return { 'unknown', '', refused, yields, cascaded, {} } end
+if not concurrency then return { 'unknown', '', refused, yields, cascaded, {}, policy, {} } end
 
 -- A consumer that found the pool full is told when a quarter of it, or a share, has room again.
 if config[4] and #gone > 0 then
@@ -173,7 +203,7 @@ if #due > 0 then
   redis.call('ZREM', later, unpack(due))
   redis.call('RPUSH', ready, unpack(due))
 end
-if config[3] then return { 'paused', '', refused, yields, cascaded, {} } end
+if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {} } end
 
 local held = redis.call('ZCARD', leases)
 local take_groups = math.min(want, concurrency - held)
@@ -194,7 +224,7 @@ if per_minute then
   take_groups = math.min(take_groups, permits)
 end
 
-local claims, claimed = {}, 0
+local claims, claimed, failed_before = {}, 0, {}
 if take_groups > 0 then
   local taken = redis.call('LPOP', ready, take_groups)
   if taken then
@@ -224,6 +254,14 @@ if take_groups > 0 then
       n = n + 4
     end
     for i = 1, #keys do claims[n + 1], claims[n + 2] = keys[i], values[i]; n = n + 2 end
+    if any_tries then
+      for i, count in ipairs(hmget_many(tries, keys)) do
+        if count then
+          failed_before[#failed_before + 1] = i
+          failed_before[#failed_before + 1] = tonumber(count)
+        end
+      end
+    end
     redis.call('HSET', epochs, 'last', text(epoch))
     call_many('ZADD', leases, deadlines, 2)
     call_many('HSET', owners, holder, 2)
@@ -256,4 +294,4 @@ if claimed < want then
   end
   if soonest then due_ms = text(math.max(1, soonest)) end
 end
-return { 'ok', due_ms, refused, yields, cascaded, claims }
+return { 'ok', due_ms, refused, yields, cascaded, claims, policy, failed_before }

@@ -1,9 +1,10 @@
 -- report: copy outcomes from an outbox to their queue's settled list; saying it twice changes nothing.
--- KEYS tracked apps settled
+-- KEYS tracked apps settled dead
 -- ARGV queue broker_id token verdict …
---   verdict: `a`, or `n` and the delay in ms
+--   verdict: `a`, or `n` and the delay in ms, or `p` and a letter: acked, and put aside with the dead
 -- Returns how many were new
-local tracked, apps, settled = unpack(KEYS)
+local tracked, apps, settled, dead = unpack(KEYS)
+local DEAD_KEPT = 10000
 redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in freeing: be past its check
 
 local brokers = {}
@@ -20,6 +21,11 @@ for i, broker in ipairs(brokers) do
     if string.sub(kept, 1, #mark) == mark then
       local tail = string.sub(kept, #mark + 1)
       seen[broker] = true
+      if string.sub(verdict, 1, 1) == 'p' then
+        redis.call('LPUSH', dead, string.sub(verdict, 2))
+        redis.call('LTRIM', dead, 0, DEAD_KEPT - 1)
+        verdict = 'a'
+      end
       changed[#changed + 1] = broker
       changed[#changed + 1] = handle .. SEP .. token .. SEP .. verdict .. SEP .. tail
       appended[#appended + 1] = broker .. SEP .. token .. SEP .. verdict

@@ -1,0 +1,152 @@
+"""Failures that stay where they are: the group waits for its head, or goes on without it."""
+
+from __future__ import annotations
+
+import json
+
+from fleet.state.entry import ACK, nack, outbox_item, park
+from fleet.state.pool import Settlement, held
+from tests.lua.stage import (
+    TTL_MS,
+    Stage,
+    broker_ids,
+    claim,
+    claim_one,
+    drain,
+    entry,
+    in_group,
+    in_groups,
+    outboxed,
+    pool_settings,
+    settle,
+    settlement,
+    submit,
+)
+
+
+async def test_a_held_head_is_tried_again_after_its_delay_before_all_others(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(3))
+    claimed = await claim_one(pool, chunk=3)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    assert await claim(pool, 10) == []
+    stage.advance(4_999)
+    assert await claim(pool, 10) == []
+    stage.advance(1)
+    assert await drain(pool) == ["g0", "g1", "g2"]
+
+
+async def test_a_held_group_frees_its_slot(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=1)
+    await submit(pool, [*in_group(1), *in_groups(1, "other")])
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    assert broker_ids(await claim_one(pool)) == ["other0"]
+
+
+async def test_what_went_well_before_the_failure_is_settled_with_it(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(3))
+    claimed = await claim_one(pool, chunk=3)
+    first = outbox_item(claimed.entries[0], ACK)
+    await settle(pool, Settlement("g", claimed.epoch, [first], held(1_000)))
+    assert await outboxed(pool) == [first]
+    stage.advance(1_000)
+    again = await claim_one(pool, chunk=3)
+    assert broker_ids(again) == ["g1", "g2"]
+    assert [message.tries for message in again.entries] == [1, 0]
+
+
+async def test_tries_rise_with_each_hold_and_not_with_a_wait(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(1))
+    for tries, release in [(0, held(10)), (1, held(10)), (2, "10"), (2, held(10)), (3, "10")]:
+        claimed = await claim_one(pool)
+        assert claimed.entries[0].tries == tries
+        await settle(pool, Settlement("g", claimed.epoch, [], release))
+        stage.advance(10)
+
+
+async def test_tries_are_forgotten_with_the_message(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(1))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(10)))
+    stage.advance(10)
+    assert await drain(pool) == ["g0"]
+    assert not await stage.client.exists(pool.keys.tries)
+    await submit(pool, in_group(1))
+    assert (await claim_one(pool)).entries[0].tries == 0
+
+
+async def test_a_hold_said_twice_counts_once(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(1))
+    claimed = await claim_one(pool)
+    for _ in range(2):
+        await settle(pool, Settlement("g", claimed.epoch, [], held(10)), call=7)
+    stage.advance(10)
+    assert (await claim_one(pool)).entries[0].tries == 1
+
+
+async def test_a_held_group_keeps_a_quarter_of_the_pool_and_sends_the_rest_back_in_order(stage: Stage) -> None:
+    pool = await stage.pool(capacity=20)
+    await submit(pool, in_group(12))
+    claimed = await claim_one(pool)
+    answer = await settle(pool, Settlement("g", claimed.epoch, [], held(10)))
+    tail = [outbox_item(message, nack(10)) for message in in_group(12)[5:]]
+    assert answer.cascaded == tail
+    assert set(await outboxed(pool)) == set(tail)
+    assert await pool.room() == 15
+    stage.advance(10)
+    assert await drain(pool) == ["g0", "g1", "g2", "g3", "g4"]
+
+
+async def test_a_held_group_goes_on_after_its_worker_died_while_it_waited(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    claimed = await claim_one(pool, worker="dead")
+    await settle(pool, Settlement("g", claimed.epoch, [], held(TTL_MS * 2)), worker="dead")
+    stage.advance(TTL_MS * 2)
+    assert await drain(pool, worker="alive") == ["g0", "g1"]
+
+
+async def test_a_pool_that_is_going_away_tries_its_held_groups_at_once(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
+    await pool.configure("2", pool_settings(draining=True))
+    assert await drain(pool) == ["g0", "g1"]
+
+
+async def test_a_skipped_message_lets_its_group_go_on_under_the_same_lease(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    claimed = await claim_one(pool, chunk=2)
+    skipped = outbox_item(claimed.entries[0], nack(30_000))
+    answer = await settle(pool, Settlement("g", claimed.epoch, [skipped], "keep"))
+    assert not answer.refused
+    assert await outboxed(pool) == [skipped]
+    assert await pool.renew([("g", claimed.epoch)], ttl_ms=TTL_MS) == []
+
+
+async def test_a_parked_message_is_acked_and_put_aside_whole(stage: Stage) -> None:
+    queue, pool = await stage.queue(), await stage.pool()
+    (tracking,) = await queue.track([("1", "m1", "P", "g", "h1")])
+    await submit(pool, [entry("1", token=tracking.token)])
+    letter = json.dumps({"messageId": "m1", "reason": "no"})
+    await settle(pool, settlement(await claim_one(pool), verdict=park(letter)))
+    ((_, items),) = (await pool.outbox("w")).items()
+    outcome = tuple(items[0].rsplit("\x1f", 3)[1:])
+    for _ in range(2):
+        await queue.report([outcome])  # type: ignore[list-item]
+    assert await stage.client.lrange(queue.keys.dead, 0, -1) == [letter]
+    (settled,) = await queue.settled(applied=0, want=10)
+    assert (settled.acked, settled.handle) == (True, "h1")
+
+
+async def test_a_call_tells_what_the_pool_does_after_a_failure(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="park", park_after=3, draining=True)
+    policy = (await pool.exchange("w", ttl_ms=TTL_MS)).policy
+    assert (policy.on_failure, policy.park_after, policy.draining) == ("park", 3, True)
