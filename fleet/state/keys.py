@@ -132,6 +132,14 @@ class FleetKeys:
     """Every queue of which something may be under way, also after it was taken out of the configuration."""
     pools = "{fleet}:pools"
     """Every pool that exists in Redis, configured or still draining."""
+    warnings = "{fleet}:warnings"
+    warning_times = "{fleet}:warning_times"
+    warning_kinds = "{fleet}:warning_kinds"
+    """Which warning counts what comes again: the one of its kind that nobody has acknowledged."""
+    totals = "{fleet}:totals"
+    """What all processes ever counted, those that are gone too."""
+    tallied = "{fleet}:tallied:"
+    """Prefix of what of one process's counters is in the totals."""
 
 
 FAMILIES = (

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.state.keys import FleetKeys
+from fleet.state.totals import Tally
+from fleet.state.warnings import Warnings
 from tests.lua.stage import (
     OWNER_EPOCH,
     TTL_MS,
@@ -71,3 +73,10 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert await stage.registry().beat("me", {}, ttl_ms=TTL_MS) == {"me"}
     yield "publish_config"
     assert (await stage.registry().publish_config(code.encode()))[1]
+    yield "warn"
+    warnings = Warnings(stage.client, now_ms=str(stage.now_ms))
+    warning = await warnings.add("C", "WARN", code, name)
+    yield "acknowledge"
+    assert await warnings.acknowledge(warning)
+    yield "tally"
+    await Tally(stage.client, name).add({("pool", code, "SUCCESS"): 1}, now_ms=0)

@@ -20,7 +20,7 @@ from tests.lua.stage import Stage
 
 ALL = names()
 # Names that a family of keys does not have, or under another end of the key.
-SPECIAL_KEYS = {"outbox", "regular_group", "high_group", "lease"}
+SPECIAL_KEYS = {"outbox", "regular_group", "high_group", "lease", "tallied"}
 # A local that may not be called as its argument is, as that name is taken.
 SYNONYMS = {("lease", "name"): "owner"}
 
