@@ -16,6 +16,7 @@ from typing import Any
 
 from fleet.errors import StateError
 from fleet.state.registry import Registry
+from fleet.state.totals import Tally, counters_of
 
 log = logging.getLogger("fleet")
 
@@ -46,7 +47,10 @@ def tame_collector() -> None:
 
 
 class Heartbeat:
-    """Tells the registry that we live, and hears who else does."""
+    """Tells the registry that we live and what we counted, and hears who else does.
+
+    `describe` says what people see of us. Its `totals`, `counts` and `histograms` are counted since our start.
+    """
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Heartbeat:
         self._ttl_ms = ttl_ms
         self._describe = describe
         self._on_alive = on_alive
+        self._tally = Tally(registry.client, identity.name)
 
     async def run(self) -> None:
         while True:
@@ -83,6 +88,9 @@ class Heartbeat:
             **self._describe(),
         }
         try:
+            await self._count(record)
+            # Long lists that nobody reads one by one: they are in the totals.
+            record.pop("histograms", None)
             alive = await self._registry.beat(me.name, record, ttl_ms=self._ttl_ms)
         except StateError as error:
             # Others will think us dead, rightly: without Redis we do nothing.
@@ -91,8 +99,13 @@ class Heartbeat:
         if self._on_alive is not None:
             self._on_alive(alive)
 
+    async def _count(self, described: dict[str, Any]) -> None:
+        await self._tally.add(counters_of({"role": self._identity.role, **described}), now_ms=time.monotonic() * 1000)
+
     async def leave(self) -> None:
         try:
+            # What was counted since the last beat would go with us.
+            await self._count(self._describe())
             await self._registry.leave(self._identity.name)
         except StateError as error:
             log.debug("left without saying so: %s", error)
