@@ -12,8 +12,10 @@ import msgspec
 
 from coordinator.route import Malformed, Routed, route
 from fleet import failpoint
+from fleet.alarms import Alarms
 from fleet.errors import Fenced, StateUnavailable
 from fleet.lease import Lease
+from fleet.message import DEFAULT_POOL
 from fleet.outcome import CASCADE_RETRY_S, QUEUE_FULL_RETRY_S
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
@@ -44,6 +46,7 @@ class Admission:
         lease: Lease,
         pool_for: Callable[[str], str],
         on_room: Callable[[str, int], None],
+        alarms: Alarms,
         counts: Counter[str],
     ) -> None:
         self._client = client
@@ -52,6 +55,7 @@ class Admission:
         self._lease = lease
         self._pool_for = pool_for
         self._on_room = on_room
+        self._alarms = alarms
         self._counts = counts
         self._pools: dict[str, Pool] = {}
 
@@ -63,6 +67,10 @@ class Admission:
             await self._bury(malformed)
         if not routed:
             return
+        for code in {r.message.pool_code for r in routed if r.pool != r.message.pool_code}:
+            self._counts["default_pool"] += 1
+            what = f"no pool {code}" if code else "messages that name no pool"
+            self._alarms.add("ROUTING", "WARN", f"{what}: they go to {DEFAULT_POOL}")
         tracking = await self._queue.track(
             [(r.received.broker_id, r.message.id, r.pool, r.lane, r.received.handle) for r in routed]
         )
@@ -120,8 +128,10 @@ class Admission:
             self._on_room(code, answer.room)
             if answer.accepted < len(part):
                 self._counts["refused"] += len(entries) - first - answer.accepted
-                log.warning("pool %s is full: %d messages of %s go back for %d s",
-                            code, len(entries) - first - answer.accepted, name, QUEUE_FULL_RETRY_S)  # fmt: skip
+                over = len(entries) - first - answer.accepted
+                text = f"{over} messages of {name} go back for {QUEUE_FULL_RETRY_S} s"
+                log.warning("pool %s is full: %s", code, text)
+                self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
                 # All behind the first refusal goes back, or a group's later messages would overtake.
                 return returned + [(r, t, QUEUE_FULL_RETRY_S) for r, t in share[first + answer.accepted :]]
         return returned

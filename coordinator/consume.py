@@ -11,8 +11,9 @@ from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
 from coordinator.directory import Directory
 from coordinator.room import Rooms
-from coordinator.takeover import take_over
+from coordinator.takeover import reconcile, take_over
 from fleet import failpoint
+from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig
 from fleet.errors import SourceUnavailable
@@ -31,6 +32,8 @@ FIRST_POLL_MOST = SHARE
 POLL_WAIT_MS = 1000
 """Short, so that a lost lease or a stop is seen soon; a source that can waits for its first message."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.2, 5.0
+STUCK_MS = 60_000.0
+PHANTOMS_EVERY_S = 60.0
 _DRAIN_LOOK_S = 0.5
 
 
@@ -48,6 +51,7 @@ class Consumer:
         lease: Lease,
         clock: Clock,
         rooms: Rooms,
+        alarms: Alarms,
         counts: Counter[str],
         draining: bool = False,
     ) -> None:
@@ -60,11 +64,13 @@ class Consumer:
         self._source = source
         self._clock = clock
         self._rooms = rooms
+        self._alarms = alarms
         self._fed: set[str] = set()
         self._queue = Queue(client, config.name, epoch=lease.epoch)
         self._draining = draining
         self.drained = False
         """Nothing of it is under way any more, and nothing will be."""
+        self._alive_ms = clock.boot_ms()
         self._stop = asyncio.Event()
         self._waiting: asyncio.Task[list[Received]] | None = None
         self._admission = Admission(
@@ -74,6 +80,7 @@ class Consumer:
             lease=lease,
             pool_for=directory.pool_for,
             on_room=self._on_room,
+            alarms=alarms,
             counts=self.counts,
         )
         self.acknowledger = Acknowledger(queue=self._queue, source=source, lease=lease, counts=self.counts)
@@ -87,8 +94,10 @@ class Consumer:
             source=self._source,
             on_fed=self._fed.add,
         )
+        self._alive_ms = self._clock.boot_ms()
         work = self._drain() if self._draining else self._poll()
-        steps = [asyncio.create_task(step) for step in (self.acknowledger.run(), work, self._extend())]
+        duties = (self.acknowledger.run(), work, self._extend(), self._find_phantoms())
+        steps = [asyncio.create_task(duty) for duty in duties]
         try:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -104,12 +113,17 @@ class Consumer:
         if self._waiting is not None:
             self._waiting.cancel()
 
+    def is_stuck(self) -> bool:
+        """Whether it has neither polled nor waited for room for a minute: something below us does not come back."""
+        return self._clock.boot_ms() - self._alive_ms > STUCK_MS and not self._draining
+
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
 
     async def _poll(self) -> None:
         pause_s = _RETRY_FROM_S
         while self._ours():
+            self._alive_ms = self._clock.boot_ms()
             room = await self._rooms.wait(self._fed, POLL_MOST if self._fed else FIRST_POLL_MOST)
             if not room or not self._ours():
                 continue
@@ -171,6 +185,22 @@ class Consumer:
                 except SourceUnavailable as error:
                     log.warning("%s: %d messages may be redelivered while they are under way", error, len(due))
             extended_at = still
+
+    async def _find_phantoms(self) -> None:
+        """Drop what is tracked and stands nowhere: it would swallow its own redeliveries."""
+        while self._ours():
+            await self._rest(PHANTOMS_EVERY_S)
+            if not self._ours():
+                return
+            # One that was tracked just now may be on its way to its pool.
+            before_ms = await self._registry.clock_ms() - PHANTOMS_EVERY_S * 1000
+            found = 0
+            async for page in self._queue.all_tracked():
+                old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
+                found += await reconcile(self._client, self._queue, self._source, old)
+            if found:
+                text = f"{found} messages of {self.config.name} were tracked and in no pool"
+                self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
 
     async def _drain(self) -> None:
         """Of a queue that is configured no more: acknowledge what was taken from it, then end."""

@@ -14,6 +14,7 @@ import msgspec
 from coordinator.consume import Consumer
 from coordinator.directory import Directory
 from coordinator.room import Rooms
+from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig
 from fleet.errors import Fenced, FleetError, StateError
@@ -23,12 +24,14 @@ from fleet.sources.open import open_source
 from fleet.state.connect import Client
 from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.registry import Registry
+from fleet.state.warnings import Severity
 
 log = logging.getLogger("fleet.coordinator")
 
 _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
 _AFTER_ERROR_MS = 2000
+_STOP_WITHIN_S = 10.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(QueueConfig).decode
@@ -42,6 +45,12 @@ class Owned:
         self.lease = lease
         self.consumer: Consumer | None = None
         self.task: asyncio.Task[None] | None = None
+        self.restarting = False
+
+    def abandon(self) -> None:
+        """It did not stop by itself."""
+        if self.task is not None:
+            self.task.cancel()
 
     def stop(self) -> None:
         if self.consumer is not None:
@@ -60,6 +69,8 @@ class Lead:
         clock: Clock,
         ttl_ms: int,
         rooms: Rooms,
+        alarms: Alarms,
+        enabled: bool,
         on_crash: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self.name = name
@@ -69,6 +80,8 @@ class Lead:
         self._clock = clock
         self._ttl_ms = ttl_ms
         self._rooms = rooms
+        self._alarms = alarms
+        self._enabled = enabled
         self._on_crash = on_crash
         self._look = asyncio.Event()
         self._stopping = False
@@ -128,6 +141,8 @@ class Lead:
             if not self.leadership.held and self.leadership.held_by is not None:
                 soon_ms = min(soon_ms, self.leadership.held_by.remaining_ms + 5)
             for one in list(self.owned.values()):
+                if one.consumer is not None and one.consumer.is_stuck():
+                    self._restart(one)
                 if one.lease.ageing and not await one.lease.renew():
                     log.warning("lost the lease on queue %s", one.config.name)
                     one.stop()
@@ -149,7 +164,7 @@ class Lead:
 
     async def _share_out(self) -> float:
         soon_ms = self._ttl_ms / _ROUNDS
-        if not self._directory.revision:
+        if not self._enabled or not self._directory.revision:
             return soon_ms  # a queue that is not configured is drained: not before we know what is
         queues = self._directory.queues()
         for name, body in (await self._registry.queues()).items():
@@ -197,6 +212,15 @@ class Lead:
                 one.stop()
             self._over_share_since = None
 
+    def _restart(self, one: Owned) -> None:
+        """End a consumer that does not come back; the next round begins another."""
+        if not one.restarting:
+            one.restarting = True
+            text = f"queue {one.config.name} was not polled for a minute, its consumer is restarted"
+            self._alarms.add("CONSUMER_RESTART", "WARN", text)
+            one.stop()
+            asyncio.get_running_loop().call_later(_STOP_WITHIN_S, one.abandon)
+
     def _begin(self, config: QueueConfig, lease: Lease) -> None:
         one = self.owned[config.name] = Owned(config, lease)
         one.task = asyncio.get_running_loop().create_task(self._work(one))
@@ -217,6 +241,7 @@ class Lead:
                 lease=one.lease,
                 clock=self._clock,
                 rooms=self._rooms,
+                alarms=self._alarms,
                 counts=self.counts.setdefault(name, Counter()),
                 draining=one.config.draining,
             )
@@ -230,6 +255,10 @@ class Lead:
         except FleetError as error:
             # Whatever was half done is found by the next take-over, ours or another's.
             log.error("queue %s: %s", name, error)
+            if one.restarting or not isinstance(error, StateError):
+                severity: Severity = "CRITICAL" if one.restarting else "ERROR"
+                category = "CONSUMER_RESTART_FAILED" if one.restarting else "QUEUE_UNAVAILABLE"
+                self._alarms.add(category, severity, f"queue {name}: {error}", logged=True)
             self._not_before[name] = self._clock.boot_ms() + _AFTER_ERROR_MS
         finally:
             if source is not None:

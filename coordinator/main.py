@@ -14,6 +14,7 @@ from coordinator.lead import Lead
 from coordinator.room import Rooms
 from coordinator.watch import Watch
 from fleet import failpoint
+from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.config import MIN_CAPACITY
 from fleet.process import Heartbeat, Identity, Life, tame_collector
@@ -22,6 +23,7 @@ from fleet.state.connect import connected
 from fleet.state.keys import CHANGED_CHANNEL, ROOM_CHANNEL, SETTLED_CHANNEL
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
+from fleet.state.warnings import Warnings
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -38,6 +40,7 @@ async def serve(settings: Settings) -> int:
     ttl_ms = settings.lease.ttl_ms
     async with connected(settings.redis.url) as client:
         registry = Registry(client)
+        alarms = Alarms(warnings=Warnings(client), source=identity.name)
         directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: lead.look())
 
         def capacity_of(code: str) -> int:
@@ -52,9 +55,11 @@ async def serve(settings: Settings) -> int:
             clock=clock,
             ttl_ms=ttl_ms,
             rooms=rooms,
+            alarms=alarms,
+            enabled=settings.config.enabled,
             on_crash=life.check,
         )
-        watch = Watch(client=client, directory=directory, lead=lead, every_s=min(1.0, ttl_ms / 3000))
+        watch = Watch(client=client, directory=directory, lead=lead, alarms=alarms, every_s=min(1.0, ttl_ms / 3000))
 
         def look(_what: str = "") -> None:
             directory.look()
@@ -83,6 +88,8 @@ async def serve(settings: Settings) -> int:
         await directory.refresh()
         for job in (heartbeat.run(), signals.run(), directory.run(), lead.run(), watch.run()):
             life.spawn(asyncio.get_running_loop().create_task(job))
+        if not settings.config.enabled:
+            log.warning("the router is switched off (MESSAGE_ROUTER_ENABLED): no queue is read here")
         log.info("%s coordinates", identity.name)
         await life.wait()
         # Gone from the registry first: the others count their share without us when the leases come free.

@@ -42,13 +42,14 @@ async def take_over(
     failpoint.hit("fenced-pools")
     dropped = 0
     async for page in queue.all_tracked():
-        dropped += await _reconcile(client, queue, source, page)
+        dropped += await reconcile(client, queue, source, page)
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
     return dropped
 
 
-async def _reconcile(client: Client, queue: Queue, source: Source, page: list[Tracked]) -> int:
+async def reconcile(client: Client, queue: Queue, source: Source, page: list[Tracked]) -> int:
+    """Drop those of a page that are tracked as under way and stand in no pool and no outbox."""
     by_pool: dict[str, list[Tracked]] = {}
     for tracked in page:
         if tracked.state == "t":

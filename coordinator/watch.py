@@ -7,7 +7,10 @@ import logging
 
 from coordinator.directory import Directory
 from coordinator.lead import Lead
+from fleet.alarms import Alarms
+from fleet.config import MIN_CAPACITY
 from fleet.errors import StateError
+from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
@@ -18,17 +21,21 @@ log = logging.getLogger("fleet.coordinator")
 
 MEMORY_FULL = 0.9
 """Of Redis's memory. From here on only what frees it goes on: settling, not taking in."""
+TROUBLE_EVERY_S = 30.0
 _SWEEP_EVERY = 30
 """Rounds between two looks at every pool; in between only a death makes us look."""
 
 
 class Watch:
-    def __init__(self, *, client: Client, directory: Directory, lead: Lead, every_s: float) -> None:
+    def __init__(self, *, client: Client, directory: Directory, lead: Lead, alarms: Alarms, every_s: float) -> None:
         self._client = client
         self._registry = Registry(client)
         self._directory = directory
         self._lead = lead
+        self._alarms = alarms
         self._every_s = every_s
+        self._looked_at = 0.0
+        self._still: dict[str, int] = {}
         self._known_alive: set[str] = set()
         self.memory_full = False
 
@@ -42,6 +49,7 @@ class Watch:
                     if self._known_alive - alive or rounds % _SWEEP_EVERY == 0:
                         await self._copy_outboxes_of_the_dead()
                     await self._remove_drained()
+                    await self._look_for_trouble()
                     self._known_alive = alive
                     rounds += 1
                 else:
@@ -76,6 +84,30 @@ class Watch:
                     await Queue(self._client, queue).report(outcomes)
                 await pool.trim_outbox(worker, list(calls))
                 log.info("%d outcomes of %s, which is gone, copied from pool %s", len(items), worker, code)
+
+    async def _look_for_trouble(self) -> None:
+        """Every half minute: more tracked than the pools can hold, and pools that nobody serves."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at < TROUBLE_EVERY_S:
+            return
+        self._looked_at = now
+        tracked = 0
+        for name in self._directory.queues():
+            tracked += await Queue(self._client, name).tracked_count()
+        capacity = max(sum(pool.capacity for pool in self._directory.config.pools), MIN_CAPACITY)
+        if tracked > capacity:
+            text = f"{tracked} messages are tracked, more than the pools can hold ({capacity})"
+            self._alarms.add("PIPELINE_MAP_LEAK", "WARN", text)
+        still: dict[str, int] = {}
+        for view in await observe.pools(self._client):
+            # Twice in a row: one may be looked at between two deliveries.
+            waits_for_permits = view.settings.rate_limit_per_minute is not None
+            if view.ready and not view.leases and not view.paused and not waits_for_permits:
+                still[view.code] = view.held
+                if self._still.get(view.code) == view.held:
+                    text = f"pool {view.code} has work and nobody delivers it"
+                    self._alarms.add("POOL_STALLED", "WARN", text)
+        self._still = still
 
     async def _remove_drained(self) -> None:
         if not self._directory.revision:

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 import uvloop
 
 from fleet import failpoint
+from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
 from workers.worker import Worker
 
 log = logging.getLogger("fleet.worker")
@@ -38,6 +40,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
             http=http,
             clock=clock,
             life=life,
+            alarms=Alarms(warnings=Warnings(client), source=identity.name),
             ttl_ms=settings.lease.ttl_ms,
             timeout_ms=settings.http.timeout_ms,
             max_in_flight=settings.worker.max_in_flight,

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, assert_never
 
+from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.delivery.client import HttpClient
+from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.process import Life
@@ -45,6 +47,7 @@ class Worker:
         http: HttpClient,
         clock: Clock,
         life: Life,
+        alarms: Alarms,
         ttl_ms: int,
         timeout_ms: int,
         max_in_flight: int,
@@ -54,6 +57,7 @@ class Worker:
         self._client = client
         self._clock = clock
         self._life = life
+        self._alarms = alarms
         self._ttl_ms = ttl_ms
         self._globs = tuple(pool_globs)
         self._seats_free = max_in_flight
@@ -224,9 +228,12 @@ class Worker:
             counts = self.outcomes[lease.link.pool.code] = Counter()
         counts[name_of(outcome)] += 1
         counts["ms"] += round(seconds * 1000)
-        if isinstance(outcome, Failed | Unreachable | Rejected):
-            reason = f"rejected for good, {outcome.reason}" if isinstance(outcome, Rejected) else outcome.reason
-            self._complaints.add(lease.link.pool.code, lease.entry.message_id, reason)
+        if isinstance(outcome, Failed | Unreachable):
+            self._complaints.add(lease.link.pool.code, lease.entry.message_id, outcome.reason)
+        elif isinstance(outcome, Rejected):
+            self._complaints.add(lease.link.pool.code, lease.entry.message_id, f"rejected for good, {outcome.reason}")
+            text = f"{origin_of(lease.entry.target)} rejects messages of {lease.link.pool.code}: {outcome.reason}"
+            self._alarms.add("CONFIGURATION", "CRITICAL" if outcome.critical else "ERROR", text, logged=True)
         if settle(lease, outcome):
             self._mediator.deliver(lease)
         lease.link.poke()
