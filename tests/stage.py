@@ -54,6 +54,11 @@ class Member:
     def text(self) -> str:
         return self.log.read_text("utf-8", "replace")
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether its event loop hangs at a failpoint."""
+        return "blocked at failpoint" in self.text()
+
 
 @dataclass
 class Stage:
@@ -63,6 +68,8 @@ class Stage:
     visibility_s: int = 20
     concurrency: int = 60
     rate: int | None = None
+    pool_options: dict[str, Any] = field(default_factory=dict)
+    body_options: dict[str, Any] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     endpoint_url: str = ""
     path: str = "/"
@@ -70,6 +77,8 @@ class Stage:
     sent: int = 0
     in_doubt: int = 0
     """Requests that had started and whose outcome was not settled, summed over all kills and stops."""
+    unended: int = 0
+    """Those of them that had no `end` in the endpoint's journal either: no answer to them had been sent."""
 
     @property
     def queue_uri(self) -> str:
@@ -115,19 +124,29 @@ class Stage:
         self.endpoint_url = found.rstrip("/.,")
 
     def configure(self) -> None:
-        pool: dict[str, Any] = {"code": POOL, "concurrency": self.concurrency}
+        pool: dict[str, Any] = {"code": POOL, "concurrency": self.concurrency, **self.pool_options}
         if self.rate is not None:
             pool["rateLimitPerMinute"] = self.rate
-        config = {
-            "queues": [{"queueName": QUEUE, "queueUri": self.queue_uri, "visibilityTimeout": self.visibility_s}],
-            "processingPools": [pool],
-        }
-        path = self.directory / "router.json"
-        path.write_text(json.dumps(config))
-        syncer = self.start("syncer", "--config", str(path))
+        self._write_config([pool])
+        syncer = self.start("syncer", "--config", str(self._config))
         settings = PoolKeys(POOL).settings
         with self.client() as client:
             until(lambda: bool(client.exists(settings)), 15, lambda: f"no configuration: {syncer.text()}")
+
+    def configure_without_pool(self) -> None:
+        """Take the pool out of the configuration while everything runs."""
+        self._write_config([])
+
+    @property
+    def _config(self) -> Path:
+        return self.directory / "router.json"
+
+    def _write_config(self, pools: list[dict[str, Any]]) -> None:
+        queue = {"queueName": QUEUE, "queueUri": self.queue_uri, "visibilityTimeout": self.visibility_s}
+        # At once and whole, as an editor or a deployment does it.
+        draft = self._config.with_suffix(".draft")
+        draft.write_text(json.dumps({"queues": [queue], "processingPools": pools}))
+        draft.replace(self._config)
 
     def workers(self) -> list[Member]:
         return [m for m in self.members if m.role == "worker" and m.alive]
@@ -137,11 +156,14 @@ class Stage:
 
     # Messages -------------------------------------------------------------------------------------
 
-    def send_messages(self, count: int, groups: int) -> None:
-        """Into the queue, in batches, each group's in rising order; journalled as `fleet send` does."""
-        asyncio.run(self._send(count, groups))
+    def send_messages(self, count: int, groups: int, *, busy_every: int = 0) -> None:
+        """Into the queue, in batches, each group's in rising order; journalled as `fleet send` does.
 
-    async def _send(self, count: int, groups: int) -> None:
+        One in `busy_every` has a group of its own and an endpoint that refuses a third of its requests for a second.
+        """
+        asyncio.run(self._send(count, groups, busy_every))
+
+    async def _send(self, count: int, groups: int, busy_every: int) -> None:
         publisher = open_publisher(self.queue_uri)
         await publisher.open()
         journal = Journal(self.sent_journal)
@@ -149,10 +171,11 @@ class Stage:
         for start in range(first, first + count, 500):
             batch = []
             for i in range(start, min(start + 500, first + count)):
-                group = f"group-{i % groups}"
+                busy = busy_every and i % busy_every == 0
+                group, path = (f"busy-{i}", "/busy") if busy else (f"group-{i % groups}", self.path)
                 body = {
                     "id": f"message-{i:07d}", "poolCode": POOL, "messageGroupId": group,
-                    "mediationTarget": f"{self.endpoint_url}{self.path}",
+                    "mediationTarget": f"{self.endpoint_url}{path}", **self.body_options,
                 }  # fmt: skip
                 batch.append((i, Outgoing(f"message-{i:07d}", json.dumps(body).encode(), group)))
             refused = await publisher.publish([outgoing for _, outgoing in batch])
@@ -166,42 +189,57 @@ class Stage:
     # Disturbances ---------------------------------------------------------------------------------
 
     def kill(self, member: Member) -> None:
+        at_ms = time.time() * 1000
         member.kill()
-        self.note_doubt(member)
+        self.note_doubt(member, at_ms)
 
     def pause(self, member: Member) -> None:
+        at_ms = time.time() * 1000
         member.send(signal.SIGSTOP)
-        self.note_doubt(member)
+        self.note_doubt(member, at_ms)
 
     def resume(self, member: Member) -> None:
+        """Let one go on that was stopped, or that hangs at a failpoint."""
         member.send(signal.SIGCONT)
 
-    def note_doubt(self, member: Member) -> None:
+    def note_doubt(self, member: Member, at_ms: float | None = None) -> None:
         """Count what this process had begun and not settled: it alone may be delivered twice because of this."""
         if member.role == "worker":
-            self.in_doubt += len(self._unsettled_of(str(member.process.pid)))
+            begun, unended = self._begun_by(member, time.time() * 1000 if at_ms is None else at_ms)
+            self.in_doubt += len(begun)
+            self.unended += len(unended)
 
-    def _unsettled_of(self, pid: str) -> set[str]:
+    def leases_of(self, worker: Member) -> dict[tuple[str, str], set[str]]:
+        """(group, epoch) of what it holds, and the messages that wait in that group."""
         keys = PoolKeys(POOL)
         leases: dict[tuple[str, str], set[str]] = {}
         with self.client() as client:
             for group, holder in client.hgetall(keys.owners).items():
-                epoch, _tier, worker = holder.split("\x1f")
-                if f"-{pid}-" in worker:
+                epoch, _tier, name = holder.split("\x1f")
+                if f"-{worker.process.pid}-" in name:
                     waiting = client.lrange(keys.regular_group + group, 0, -1)
                     values = client.hmget(keys.entries, waiting) if waiting else []
                     leases[group, epoch] = {value.split("\x1f")[4] for value in values if value}
+        return leases
+
+    def _begun_by(self, worker: Member, at_ms: float) -> tuple[set[str], set[str]]:
+        """Messages whose request it had begun and not settled; those of them that had not ended by then."""
+        leases = self.leases_of(worker)
+        begun: set[str] = set()
+        ended: set[str] = set()
         if not leases:
-            return set()
-        begun = set()
+            return begun, ended
         for line in self.endpoint_journal.read_text().splitlines():
             if not line.endswith("}"):
                 continue
             record = json.loads(line)
-            waiting_ids = leases.get((record["group"], str(record["epoch"])))
-            if record["kind"] == "start" and waiting_ids and record["id"] in waiting_ids:
+            if record["id"] not in leases.get((record["group"], str(record["epoch"])), ()):
+                continue
+            if record["kind"] == "start":
                 begun.add(record["id"])
-        return begun
+            elif record["t"] <= at_ms:
+                ended.add(record["id"])
+        return begun, begun - ended
 
     # Verdict --------------------------------------------------------------------------------------
 
@@ -242,7 +280,7 @@ class Stage:
                 "time": client.time(),
             }
         logs = "\n".join(f"--- {m.role} {m.process.pid}\n{m.text()[-800:]}" for m in self.members)
-        return f"not drained: {self.depth()} {state}\n{logs}"
+        return f"not drained: {self.depth()} {state}\n{self.verdict().table()}\n{logs}"
 
     def leftover_keys(self) -> list[str]:
         """Keys of no family that may remain after a drain."""
@@ -251,7 +289,7 @@ class Stage:
         return sorted(key for key in keys if not any(fnmatchcase(key, family) for family in FAMILIES))
 
     def verdict(self) -> Verdict:
-        return verify([self.sent_journal, self.endpoint_journal])
+        return verify([path for path in (self.sent_journal, self.endpoint_journal) if path.exists()])
 
     def stop(self) -> None:
         """End whatever still runs, in the order that lets each finish."""

@@ -18,6 +18,8 @@ COORDINATOR = (
 WORKER = ("claimed", "requested", "answered", "settled", "copied")
 DISTURBED = ("claim-lost", "settle-repeated")
 NACKS = ("untracked", "nacked-at-source")
+MARGIN_S = 1.0
+"""A fellow has to start, and this machine may be busy."""
 MESSAGES, GROUPS = 600, 30
 """Where messages are nacked each has a group of its own: a nacked sibling waits ten seconds, and so would the test."""
 
@@ -45,6 +47,30 @@ def test_a_process_that_dies_or_sleeps_there_costs_nothing(tmp_path: Path, name:
         judge(stage)
 
 
+@pytest.mark.parametrize("name", ["claimed", "answered", "settled"])
+def test_a_worker_whose_event_loop_hangs_there_loses_its_groups(tmp_path: Path, name: str) -> None:
+    """Unlike after SIGSTOP its other threads go on: whatever they do, they may not keep its leases."""
+    # A rate that makes nobody wait: one message a lease, so what it settles too late would end another's lease.
+    # Slow answers: at any moment most groups are being delivered, so that this would show.
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=20, rate=1_000_000) as stage:
+        victim = _begin(stage, "worker", f"{name}:block:3", groups=5, latency_ms=40)
+        until(lambda: victim.is_blocked, 60, stage.describe)
+        blocked_at = time.monotonic()
+        stage.note_doubt(victim)
+        stage.start("worker")
+        until(
+            lambda: not stage.leases_of(victim),
+            stage.ttl_ms * 1.5 / 1000 + MARGIN_S,
+            lambda: f"{time.monotonic() - blocked_at:.1f} s after it hung: {stage.leases_of(victim)}",
+        )
+        went_on = _started(stage) + MESSAGES // 10
+        until(lambda: _started(stage) >= went_on, 30, stage.describe)
+        assert not stage.is_drained(), "nothing is left that it could disturb"
+        stage.resume(victim)
+        stage.wait_drained(90)
+        judge(stage)
+
+
 @pytest.mark.parametrize("name", DISTURBED)
 def test_a_call_said_twice_or_not_heard_costs_nothing(tmp_path: Path, name: str) -> None:
     with a_stage(tmp_path, ttl_ms=1000, visibility_s=4) as stage:
@@ -65,8 +91,8 @@ def test_a_worker_killed_with_rate_permits_gives_none_twice(tmp_path: Path) -> N
         assert 0 < _started(stage) < 40
 
 
-def _begin(stage: Stage, role: str, spec: str, groups: int = GROUPS) -> Member:
-    stage.start_endpoint(latency_ms=5)
+def _begin(stage: Stage, role: str, spec: str, groups: int = GROUPS, latency_ms: int = 5) -> Member:
+    stage.start_endpoint(latency_ms=latency_ms)
     stage.configure()
     stage.send_messages(MESSAGES, groups)
     if role == "worker":
