@@ -16,7 +16,11 @@ from fleet.errors import FleetError
 from fleet.process import Heartbeat, Identity, Life
 from fleet.settings import Settings
 from fleet.state.connect import connected
+from fleet.state.keys import CHANGED_CHANNEL
 from fleet.state.registry import Registry
+from fleet.state.reload import RELOAD
+from fleet.state.signals import Signals
+from fleet.state.warnings import Warnings
 
 log = logging.getLogger("fleet.syncer")
 
@@ -27,13 +31,21 @@ async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
     identity, life = Identity.new("syncer"), Life()
     revision = ""
 
-    async def warn(category: str, severity: Severity, text: str) -> None:
-        log.log(logging.ERROR if severity == "CRITICAL" else logging.WARNING, "%s: %s", category, text)
-
     def describe() -> dict[str, Any]:
         return {"revision": revision}
 
     async with connected(settings.redis.url) as client:
+        warnings = Warnings(client)
+
+        async def warn(category: str, severity: Severity, text: str) -> None:
+            log.log(logging.ERROR if severity == "CRITICAL" else logging.WARNING, "%s: %s", category, text)
+            await warnings.add(category, severity, text, "syncer")
+
+        def on_changed(what: str) -> None:
+            if what == RELOAD:
+                log.info("asked to read the configuration")
+                syncer.reload()
+
         syncer = Syncer(
             sources=settings.config.source,
             inline=settings.config.inline,
@@ -49,6 +61,14 @@ async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
         )
 
+        signals = Signals(
+            client=client,
+            url=settings.redis.url,
+            handlers={CHANGED_CHANNEL: on_changed},
+            # What is asked for while we cannot hear is asked for again, by somebody who sees nothing change.
+            on_subscribed=lambda: None,
+        )
+
         async def sync() -> None:
             nonlocal revision
             try:
@@ -62,7 +82,7 @@ async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
             await syncer.run()
 
         await heartbeat.beat()
-        for job in (heartbeat.run(), sync()):
+        for job in (heartbeat.run(), signals.run(), sync()):
             life.spawn(asyncio.get_running_loop().create_task(job))
         log.info("%s syncs", identity.name)
         await life.wait()

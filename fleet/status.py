@@ -11,7 +11,7 @@ from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.observe import LeaseView, PoolView, ServerView
 from fleet.state.registry import ConfigRevision, Registry
-from fleet.views import QueueNow
+from fleet.views import AskDepths, QueueNow
 
 _OLD_S = 600.0
 _NEARLY_FULL = 0.9
@@ -70,14 +70,14 @@ class Status:
         }
 
 
-async def status(client: Client) -> Status:
+async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> Status:
     config, router = await views.configuration(client)
     found = Status(
         leader=await observe.leader(client),
         config=config,
         records=await Registry(client).processes(),
         pools=await observe.pools(client),
-        queues=await views.queues_now(client, router),
+        queues=await views.queues_now(client, router, depths=depths),
         servers=await observe.servers(client),
     )
     found.problems.extend(problems(found))

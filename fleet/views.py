@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,11 @@ from fleet.state.registry import ConfigRevision, Registry
 
 _DEPTH_WITHIN_S = 5.0
 _SOURCES_AT_ONCE = 16
+_POLLED_WITHIN_MS = 60_000
 _PROCESS_FIELDS = ("role", "name", "pid", "host", "startedAt", "queues", "pools", "epoch")
+
+DepthNow = tuple[Depth | None, str]
+AskDepths = Callable[[Sequence[QueueConfig]], Awaitable[list[DepthNow]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,28 @@ async def leader_json(client: Client) -> dict[str, Any]:
     }
 
 
+async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
+    """Of each queue who reads it. Healthy is one that a living coordinator owns and polled within a minute.
+
+    A coordinator that does not say when it polled is taken at its word that it lives.
+    """
+    names = sorted(queue.name for queue in (await configuration(client))[1].queues)
+    records = {str(record["name"]): record for record in await Registry(client).processes()}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, lease in zip(names, await observe.owners(client, names), strict=True):
+        record = records.get(lease.owner)
+        idle_ms = record.get("polls", {}).get(name) if record else None
+        rows[name] = {
+            "queueId": name,
+            "owner": lease.owner or None,
+            "host": record.get("host") if record else None,
+            "isRunning": record is not None,
+            "isHealthy": record is not None and (idle_ms is None or idle_ms < _POLLED_WITHIN_MS),
+            "msSinceLastPoll": idle_ms,
+        }
+    return rows
+
+
 # Pools ---------------------------------------------------------------------------------------------
 
 
@@ -131,15 +157,19 @@ def _rate(good: int, bad: int) -> float:
 # Queues --------------------------------------------------------------------------------------------
 
 
-async def queues_now(client: Client, config: RouterConfig) -> list[QueueNow]:
+async def queue_depths(queues: Sequence[QueueConfig]) -> list[DepthNow]:
+    """What stands at the sources, asked side by side; beside it why one did not say."""
+    gate = asyncio.Semaphore(_SOURCES_AT_ONCE)
+    return list(await asyncio.gather(*(_depth(queue, gate) for queue in queues)))
+
+
+async def queues_now(client: Client, config: RouterConfig, *, depths: AskDepths = queue_depths) -> list[QueueNow]:
     queues = sorted(config.queues, key=lambda queue: queue.name)
     views = await observe.queues(client, [queue.name for queue in queues])
-    gate = asyncio.Semaphore(_SOURCES_AT_ONCE)
-    depths = await asyncio.gather(*(_depth(queue, gate) for queue in queues))
-    return [QueueNow(view, depth, error) for view, (depth, error) in zip(views, depths, strict=True)]
+    return [QueueNow(view, depth, error) for view, (depth, error) in zip(views, await depths(queues), strict=True)]
 
 
-async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> tuple[Depth | None, str]:
+async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> DepthNow:
     async with gate:
         try:
             source = open_source(queue.name, queue.uri, queue.visibility_timeout_s * 1000)
@@ -164,7 +194,7 @@ def queue_json(queue: QueueNow) -> dict[str, Any]:
         "totalFailed": counts["nacked"],
         "successRate": _rate(counts["acked"], counts["nacked"]),
         "currentSize": view.tracked,
-        "throughput": round(counts["acked"] / view.owned_s, 1) if view.owned_s else 0.0,
+        "throughput": round(view.acked_a_second, 1),
         "pendingMessages": queue.depth.waiting if queue.depth else None,
         "messagesNotVisible": queue.depth.invisible if queue.depth else None,
         "totalDeferred": counts["refused"],
@@ -187,6 +217,13 @@ async def in_flight_json(
                 shown += 1
                 if shown == limit:
                     return
+
+
+async def in_flight_of_message_json(
+    client: Client, queue_names: Sequence[str], message_id: str
+) -> list[dict[str, Any]]:
+    now = datetime.now(UTC)
+    return [_in_flight(item, now) for item in await observe.in_flight_by_id(client, queue_names, message_id)]
 
 
 def _in_flight(item: InFlight, now: datetime) -> dict[str, Any]:

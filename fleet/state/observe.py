@@ -1,7 +1,7 @@
 """The fleet as an onlooker sees it: read-only, some round trips whatever the numbers, never `KEYS`.
 
-What Redis holds is exact at the moment it was read. Counts of what was done come from the heartbeats of the
-processes that live, so they begin anew with each of them.
+What Redis holds is exact at the moment it was read. Counts of what was done are as old as the last heartbeats, and
+go on whatever process ends.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fleet.state.pool import PoolSettings
 from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
+from fleet.state.totals import totals
 
 _AT_ONCE = 500
 """Pools or messages asked for in one round trip."""
@@ -62,8 +63,8 @@ class QueueView:
     settled: int
     dead: int
     counts: Counter[str] = field(default_factory=Counter)
-    owned_s: float = 0.0
-    """For how long the processes that counted have lived."""
+    acked_a_second: float = 0.0
+    """By the processes that live, since they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,9 @@ async def pools(client: Client) -> list[PoolView]:
     """Every pool that exists, configured or draining, by its code."""
     registry = Registry(client)
     found = await _pools(client, sorted(await registry.pools()))
-    for record in await registry.processes():
-        for code, counts in record.get("totals", {}).items():
-            if code in found:
-                found[code].outcomes.update(counts)
+    for (kind, code, name), count in (await totals(client)).items():
+        if kind == "pool" and code in found:
+            found[code].outcomes[name] = count
     return list(found.values())
 
 
@@ -160,14 +160,16 @@ async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
         with translated():
             sizes += await pipeline.execute()
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    since: dict[str, float] = {}
+    for (kind, name, what), count in (await totals(client)).items():
+        if kind == "queue" and name in counts:
+            counts[name][what] = count
+    rates = dict.fromkeys(names, 0.0)
     for record in await Registry(client).processes():
         for name, counted in record.get("counts", {}).items():
             if name in counts and isinstance(counted, dict):
-                counts[name].update(counted)
-                since[name] = max(since.get(name, 0.0), age_s(str(record.get("startedAt", ""))))
+                rates[name] += counted.get("acked", 0) / max(age_s(str(record.get("startedAt", ""))), 1.0)
     return [
-        QueueView(name, owner.owner, tracked, settled, dead, counts[name], since.get(name, 0.0))
+        QueueView(name, owner.owner, tracked, settled, dead, counts[name], rates[name])
         for name, owner, tracked, settled, dead in zip(
             names, leases, sizes[0::3], sizes[1::3], sizes[2::3], strict=True
         )
@@ -180,6 +182,21 @@ async def in_flight(client: Client, queue_names: Sequence[str]) -> AsyncIterator
         async for page in Queue(client, name).all_tracked():
             if page:
                 yield await _with_states(client, name, page)
+
+
+async def in_flight_by_id(client: Client, queue_names: Sequence[str], message_id: str) -> list[InFlight]:
+    """Where a message is tracked; one id may be under way from several queues."""
+    pipeline = client.pipeline(transaction=False)
+    for name in queue_names:
+        pipeline.hget(QueueKeys(name).apps, message_id)
+    with translated():
+        broker_ids = await pipeline.execute() if queue_names else []
+    found: list[InFlight] = []
+    for name, broker_id in zip(queue_names, broker_ids, strict=True):
+        if broker_id is not None:
+            page = [one for one in await Queue(client, name).tracked([broker_id]) if one is not None]
+            found += await _with_states(client, name, page)
+    return found
 
 
 async def _with_states(client: Client, queue: str, page: list[Tracked]) -> list[InFlight]:

@@ -24,7 +24,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/\s'\"]*@")
 
 
 @dataclass(frozen=True, slots=True)
-class Warning:  # noqa: A001 (the seeds call it so, and nobody here raises Python's)
+class WarningView:
     id: str
     category: str
     severity: Severity
@@ -73,10 +73,10 @@ class Warnings:
         )
         return str(id_)
 
-    async def list(self, *, unacknowledged: bool = False, limit: int = 1000) -> list[Warning]:
+    async def list(self, *, unacknowledged: bool = False, limit: int = 1000) -> list[WarningView]:
         """The newest first."""
         oldest_ms = int(self.now_ms or await Registry(self.client).clock_ms()) - KEEP_MS
-        found: list[Warning] = []
+        found: list[WarningView] = []
         for first in range(0, MOST, _PAGE):
             with translated():
                 page = await self.client.zrange(
@@ -113,9 +113,9 @@ def severity_of(text: str) -> Severity:
     return next((known for known in get_args(Severity) if known == upper), "WARN")
 
 
-def _warning(id_: str, last_ms: int, record: str) -> Warning:
+def _warning(id_: str, last_ms: int, record: str) -> WarningView:
     count, first_ms, _, category, severity, source, message = record[1:].split(SEP)
-    return Warning(
+    return WarningView(
         id_, category, severity_of(severity), message, source, int(count), int(first_ms), last_ms, record[0] == "1"
     )
 
