@@ -86,7 +86,8 @@ class Fleet:
 
     def _environment(self, changes: Mapping[str, str]) -> dict[str, str]:
         base = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "MESSAGE_"))}
-        return child_environment({**base, **self.environment, **changes})
+        # A fleet of somebody else, or of another test, may have the port that `fleet up` takes by itself.
+        return child_environment({**base, "FLEET_SERVER_PORT": "0", **self.environment, **changes})
 
 
 @dataclass
