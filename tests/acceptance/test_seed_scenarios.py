@@ -1,0 +1,185 @@
+"""What a failure does to the rest of its batch and group: the scenarios of the seeds, at endpoint and source."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from coordinator.acknowledge import Acknowledger
+from coordinator.admit import Admission
+from fleet.alarms import Alarms
+from fleet.clock import SystemClock
+from fleet.lease import Lease
+from fleet.sources.base import Depth, Held, Received
+from fleet.state.connect import connected
+from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.queue import Queue
+from fleet.state.warnings import Warnings
+from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
+from tests.stage import until
+
+SLACK_MS = 3000
+"""Between the answer and the nack at the source, on a machine that others use too."""
+
+
+def _delay_ms(endpoint: ToldEndpoint, at_source: AtSource, after: str) -> float:
+    """For how long a message is hidden, counted from the answer that failed."""
+    return at_source.visible_at_ms - endpoint.answered_ms[after]
+
+
+def _batch(house: House, endpoint: ToldEndpoint, groups: dict[str, str], *, timeout_ms: int = 900_000) -> None:
+    """Publish these (id: group) before anybody polls, so that they come in one batch."""
+    house.publish([message(message_id, group, "P", endpoint.url) for message_id, group in groups.items()])
+    house.settle_in()
+    house.crew(MEDIATOR_HTTP_TIMEOUT_MS=str(timeout_ms))
+
+
+def _wait_nacked(house: House, *messages: str) -> dict[str, AtSource]:
+    def nacked() -> bool:
+        left = house.at_source()
+        return set(left) == set(messages) and not any(m.is_leased for m in left.values())
+
+    until(nacked, 40, lambda: f"{house.at_source()}\n{house.logs()}", every_s=0.05)
+    return house.at_source()
+
+
+def _is_clean(house: House) -> bool:
+    """Nothing is remembered of a batch that is over, but the mark that expires."""
+    with house.client() as client:
+        keys, queue = PoolKeys("P"), QueueKeys("q")
+        left = client.exists(keys.entries, keys.leases, keys.owners, keys.outboxes, queue.tracked, queue.apps)
+        return left == 0 and int(client.zcard(keys.failed)) <= 1
+
+
+FAILURES: dict[str, tuple[Answer, int]] = {
+    "busy": ((429, {"Retry-After": "3"}, {}), 3),
+    "delayed": ((200, {}, {"ack": False, "delaySeconds": 4}), 4),
+    "plain": ((200, {}, {"ack": False}), 30),
+}
+"""What the third message of each group is answered, and the seconds that this asks for."""
+
+
+def test_of_five_in_a_batch_whose_third_fails_three_are_mediated_two_acked_and_all_come_later_in_order(
+    tmp_path: Path,
+) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        endpoint.tell = {f"{group}-3": [answer] for group, (answer, _) in FAILURES.items()}
+        five = {f"{group}-{i}": group for i in range(1, 6) for group in FAILURES}
+        _batch(house, endpoint, five)
+        left = _wait_nacked(house, *(message_id for message_id in five if message_id[-1] in "345"))
+        for group, (_, head_s) in FAILURES.items():
+            assert [i for i in endpoint.ids() if i.startswith(group)] == [f"{group}-{i}" for i in (1, 2, 3)]
+            head = f"{group}-3"
+            assert head_s * 1000 - 100 <= _delay_ms(endpoint, left[head], head) <= head_s * 1000 + SLACK_MS
+            for sibling in (f"{group}-4", f"{group}-5"):
+                assert 9_900 <= _delay_ms(endpoint, left[sibling], head) <= 10_000 + SLACK_MS
+                assert left[sibling].taken == 1
+        # Later: the group whose head has the default delay stays for 30 s, and is not waited for.
+        until(lambda: len(house.at_source()) == 3, 40, house.logs, every_s=0.05)
+        for group in ("busy", "delayed"):
+            came = [i for i in endpoint.ids() if i.startswith(group)]
+            assert came == [f"{group}-{i}" for i in (1, 2, 3, 3, 4, 5)]
+        assert [i for i in endpoint.ids() if i.startswith("plain")] == [f"plain-{i}" for i in (1, 2, 3)]
+
+
+def test_scenario_1_a_failure_takes_the_rest_of_its_own_group_along_and_no_other(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        endpoint.tell["m2"] = [(500, {}, {})] * 3
+        groups = {"m1": "order-12345", "m2": "order-12345", "m3": "order-12345", "m4": "order-67890"}
+        _batch(house, endpoint, groups)
+        left = _wait_nacked(house, "m2", "m3")
+        assert endpoint.ids().count("m2") == 3, "three attempts"
+        assert sorted(set(endpoint.ids())) == ["m1", "m2", "m4"]
+        assert 29_900 <= _delay_ms(endpoint, left["m2"], "m2") <= 30_000 + SLACK_MS
+        assert 9_900 <= _delay_ms(endpoint, left["m3"], "m2") <= 10_000 + SLACK_MS
+        began = [at for message_id, at in endpoint.seen if message_id == "m2"]
+        assert 1000 <= began[1] - began[0] <= 2500, "the second attempt comes after 1 s"
+        assert 2000 <= began[2] - began[1] <= 3500, "the third after 2 s more"
+
+
+def test_scenario_2_a_timeout_in_the_middle_keeps_what_was_acked_and_nacks_the_rest(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        endpoint.tell["m3"] = [NEVER] * 3
+        groups = {f"m{i}": "order-12345" for i in range(1, 6)}
+        _batch(house, endpoint, groups, timeout_ms=300)
+        began_ms = time.time() * 1000
+        left = _wait_nacked(house, "m3", "m4", "m5")
+        assert endpoint.ids() == ["m1", "m2", "m3", "m3", "m3"]
+        last_ms = endpoint.seen[-1][1] + 300
+        assert last_ms > began_ms + 3000, "three attempts and the pauses between them"
+        assert 29_800 <= left["m3"].visible_at_ms - last_ms <= 30_000 + SLACK_MS
+        assert all(9_800 <= left[m].visible_at_ms - last_ms <= 10_000 + SLACK_MS for m in ("m4", "m5"))
+        until(lambda: _is_clean(house), 10, house.logs)
+
+
+class SourceWithoutGroups:
+    """A queue that would show the rest of a group while an older message of it is delayed."""
+
+    name = "q"
+    holds_groups = False
+    visibility_ms = 60_000
+
+    def __init__(self) -> None:
+        self.acked: list[str] = []
+        self.nacked: dict[str, int] = {}
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        return []
+
+    async def ack(self, held: Sequence[Held]) -> list[bool]:
+        self.acked += [h.broker_id for h in held]
+        return [True] * len(held)
+
+    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        self.nacked |= {h.broker_id: delay_ms for h, delay_ms in held}
+        return [True] * len(held)
+
+    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        return [True] * len(held)
+
+    async def depth(self) -> Depth:
+        return Depth(0, 0, 0.0)
+
+
+async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_group_alone(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}, queues=()) as house:
+        endpoint.tell["m1"] = [(429, {"Retry-After": "20"}, {})]
+        house.settle_in()
+        async with connected(house.redis_server.url) as client:
+            lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
+            assert await lease.acquire()
+            source, queue = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch)
+            admission = Admission(
+                client=client,
+                queue=queue,
+                source=source,
+                lease=lease,
+                pool_for=lambda code: code,
+                on_room=lambda _code, _room: None,
+                alarms=Alarms(warnings=Warnings(client), source="us"),
+                counts=Counter(),
+            )
+            for batch in (("m1", "m2"), ("m3", "m4")):
+                bodies = [message(i, "order-12345", "P", endpoint.url) for i in batch]
+                await admission.admit([Received(b["id"], f"handle-{b['id']}", json.dumps(b).encode()) for b in bodies])
+            house.start("worker")
+            acknowledger = Acknowledger(queue=queue, source=source, lease=lease, counts=Counter())
+            applying = asyncio.create_task(acknowledger.run())
+            async with asyncio.timeout(20):
+                while len(source.acked) + len(source.nacked) < 4:
+                    acknowledger.wake.set()  # nobody tells us of the worker's outcomes here
+                    await asyncio.sleep(0.05)
+            acknowledger.stop()
+            await applying
+        assert endpoint.ids() == ["m1", "m3", "m4"]
+        assert source.acked == ["m3", "m4"]
+        # Not 10 s: this source would show the sibling before the head of its group.
+        assert source.nacked == {"m1": 20_000, "m2": 20_000}
