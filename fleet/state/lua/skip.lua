@@ -1,0 +1,43 @@
+-- skip: put the message at the head of a group aside, unless somebody delivers it now.
+-- KEYS settings ready entries leases owners later high tries outboxes outbox regular_group high_group
+-- ARGV now_ms operator group key value letter
+--   operator: in whose outbox it stands until it has reached its queue; key and value: of the entry that is meant
+-- Returns {tag, until_ms}
+--   tag: `skipped`; `leased` until then, if not renewed; `changed`: that message is not at the head (any more)
+local settings, ready, entries, leases, owners, later, high, tries, outboxes, outbox, regular_group,
+  high_group = unpack(KEYS)
+local now, operator, group, key, value = time_ms(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+local deadline = redis.call('ZSCORE', leases, group)
+if deadline and tonumber(deadline) > now then return { 'leased', deadline } end
+local is_high = redis.call('EXISTS', high_group .. group) == 1
+local list = (is_high and high_group or regular_group) .. group
+if redis.call('LINDEX', list, 0) ~= key or redis.call('HGET', entries, key) ~= value then return { 'changed', '' } end
+
+-- Redis may be full, and this frees: free first, and the rest is allowed.
+redis.call('LPOP', list)
+redis.call('HDEL', entries, key)
+redis.call('HDEL', tries, key)
+if is_high and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
+-- Who held a lease that lapsed is refused from here on, as if the group had been claimed.
+if deadline then
+  redis.call('ZREM', leases, group)
+  redis.call('HDEL', owners, group)
+end
+local waited = redis.call('ZREM', later, group) == 1
+local code = string.match(settings, '^{p:(.*)}:settings$')
+if redis.call('EXISTS', regular_group .. group, high_group .. group) == 0 then
+  redis.call('LREM', ready, 0, group)
+elseif waited or deadline then
+  redis.call('LPUSH', ready, group)
+  redis.call('PUBLISH', 'fleet:wake', code)
+end
+redis.call('HSET', outbox, '1', key .. SEP .. head_of(value) .. SEP .. 'p' .. ARGV[6])
+redis.call('SADD', outboxes, operator)
+
+local config = redis.call('HMGET', settings, 'waiting', 'capacity')
+if config[1] and tonumber(config[2]) - redis.call('HLEN', entries) >= tonumber(config[1]) then
+  redis.call('HDEL', settings, 'waiting')
+  redis.call('PUBLISH', 'fleet:room', code)
+end
+return { 'skipped', '' }

@@ -1,0 +1,41 @@
+"""Finding one message among all that were taken from queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.state.connect import Client, translated
+from fleet.state.keys import QueueKeys
+from fleet.state.queue import Queue, Tracked
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    queue: str
+    message: Tracked
+
+
+async def by_id(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
+    """By the message's id, or its queue's id of it. Two calls, however much is tracked."""
+    pipeline = client.pipeline(transaction=False)
+    for queue in queues:
+        pipeline.hget(QueueKeys(queue).apps, wanted)
+    with translated():
+        brokers = await pipeline.execute() if queues else []
+    for queue, broker in zip(queues, brokers, strict=True):
+        for candidate in {broker, wanted} - {None}:
+            (message,) = await Queue(client, queue).tracked([candidate])
+            if message is not None and wanted in (message.message_id, message.broker_id):
+                return Found(queue, message)
+    return None
+
+
+async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
+    """One that was settled as ack and has given up its id; looks at all that is tracked."""
+    for queue in queues:
+        async for page in Queue(client, queue).all_tracked():
+            for message in page:
+                if message.message_id == wanted:
+                    return Found(queue, message)
+    return None
