@@ -16,6 +16,8 @@ SETTLED_CHANNEL = "fleet:settled"
 """Carries the name of a queue whose settled list is no longer empty."""
 CHANGED_CHANNEL = "fleet:changed"
 """Carries `config` for a new revision, `lease` when one was given back."""
+BREAKER_CHANNEL = "fleet:breaker"
+"""Carries an origin, and what became of its circuit breaker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,9 @@ class FleetKeys:
     leader = "{fleet}:leader"
     processes = "{fleet}:processes"
     beats = "{fleet}:beats"
+    breakers = "{fleet}:breakers"
+    """Every circuit breaker that is not closed, by its origin."""
+    breakers_seen = "{fleet}:breakers_seen"
     queues = "{fleet}:queues"
     """Every queue of which something may be under way, also after it was taken out of the configuration."""
     pools = "{fleet}:pools"

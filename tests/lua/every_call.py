@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from fleet.clock import SystemClock
 from fleet.lease import Lease
+from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
 from fleet.state.totals import Tally
 from fleet.state.warnings import Warnings
@@ -80,3 +81,5 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert await warnings.acknowledge(warning)
     yield "tally"
     await Tally(stage.client, name).add({("pool", code, "SUCCESS"): 1}, now_ms=0)
+    yield "breaker"
+    assert (await SharedBreakers(stage.client).open("http://a", "me", for_ms=1)).tag == "open"

@@ -136,7 +136,7 @@ def test_no_script_makes_up_a_key_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_channel_is_one_that_somebody_can_subscribe_to(name: str) -> None:
-    known = {keys.WAKE_CHANNEL, keys.ROOM_CHANNEL, keys.SETTLED_CHANNEL, keys.CHANGED_CHANNEL}
+    known = {keys.WAKE_CHANNEL, keys.ROOM_CHANNEL, keys.SETTLED_CHANNEL, keys.CHANGED_CHANNEL, keys.BREAKER_CHANNEL}
     published = re.findall(r"'PUBLISH', (\S+?),", code_of(name))
     assert {p.strip("'") for p in published} <= known
 

@@ -1,0 +1,219 @@
+"""The circuit breaker of one origin, as one worker sees it: a state machine without clock, Redis or network.
+
+    closed ──5 of the last 10 failed──▶ open ──5 s──▶ half-open ──3 probes succeeded──▶ closed
+                                          ▲               │
+                                          └─probe failed──┘
+
+Numbers and rules are the seed's. What the other workers find out arrives through `adopt`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from fleet.delivery.reply import Reply
+
+StateName = Literal["closed", "open", "half-open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRules:
+    window: int = 10
+    """Judged are the last so many requests, and never fewer."""
+    failure_ratio: float = 0.5
+    open_ms: int = 5000
+    successes_to_close: int = 3
+    probe_limit_ms: float = 960_000
+    """Longer than any request may take (the seed's 15 min). A probe that nobody recorded is given up then."""
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.window) - 1
+
+
+RULES = BreakerRules()
+PROBED_RETRY_MS = 100
+"""A probe is under way, here or elsewhere: who asks is not asked for again before this has passed."""
+OWN_PERMIT = ""
+"""Instead of a permit's epoch: given by ourselves, because Redis does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Send it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Send it, and record it as the probe: it holds the fleet's permit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The breaker is half-open: hold the message and ask for the permit (`Breakers.ask`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Do not send it. Nothing was attempted."""
+
+    retry_after_ms: float
+
+
+Admit = Pass | Probe | Ask | Open
+PASS, PROBE, ASK = Pass(), Probe(), Ask()
+
+
+class Change(Enum):
+    """What a recorded request did to its breaker."""
+
+    NONE = "nothing that others must know"
+    OPENED = "the window has too many failures"
+    PROBE_SUCCEEDED = "one success more"
+    PROBE_FAILED = "open again"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A breaker as Redis holds it, at one moment of Redis's clock."""
+
+    tag: str
+    """`closed`, `open` for `left_ms`, `half`, `taken` (somebody probes), `granted` (we do) or `kept` (we still do)."""
+    as_of_ms: int
+    left_ms: int = 0
+    successes: int = 0
+    epoch: str = ""
+
+
+def spoke(reply: Reply) -> bool | None:
+    """Whether the endpoint works: True for any answer but a 5xx (429 too: it is there, and says how it wants it).
+
+    None where nobody was asked.
+    """
+    if reply.error == "FORBIDDEN_ADDRESS":
+        return None
+    if reply.error is not None:
+        return False
+    return not 500 <= reply.status <= 599
+
+
+class Breaker:
+    """Times are the worker's own, in ms, passed in."""
+
+    __slots__ = (
+        "_as_of_ms",
+        "_failures",
+        "_probing_since_ms",
+        "_quiet_until_ms",
+        "_recorded",
+        "_rules",
+        "_tripped",
+        "asking",
+        "permit",
+        "probing",
+        "successes",
+        "until_ms",
+        "used_ms",
+    )
+
+    def __init__(self, rules: BreakerRules = RULES) -> None:
+        self._rules = rules
+        self._failures = 0  # one bit a request of the window, the newest lowest
+        self._recorded = 0
+        self._tripped = False
+        self._as_of_ms = 0
+        self._quiet_until_ms = 0.0
+        self.until_ms = 0.0
+        self.successes = 0
+        self.asking = False
+        self.permit: str | None = None
+        self.probing = False
+        self._probing_since_ms = 0.0
+        self.used_ms = 0.0
+
+    def state(self, now_ms: float) -> StateName:
+        if not self._tripped:
+            return "closed"
+        return "open" if now_ms < self.until_ms else "half-open"
+
+    def admit(self, now_ms: float) -> Admit:
+        if not self._tripped:
+            return PASS
+        if now_ms < self.until_ms:
+            return Open(self.until_ms - now_ms)
+        if self.probing and now_ms - self._probing_since_ms >= self._rules.probe_limit_ms:
+            self.end_probe()
+        if self.probing or self.asking:
+            return Open(PROBED_RETRY_MS)
+        if self.permit is not None:
+            self.probing, self._probing_since_ms = True, now_ms
+            return PROBE
+        if now_ms < self._quiet_until_ms:
+            return Open(self._quiet_until_ms - now_ms)
+        return ASK
+
+    def record(self, ok: bool, now_ms: float, *, probe: bool) -> Change:
+        if self._tripped:
+            # Requests from before it opened say nothing new, and a probe that lost its permit counts no more.
+            return self._judge(ok, now_ms) if probe and self.probing else Change.NONE
+        self._failures = (self._failures << 1 | (not ok)) & self._rules.mask
+        self._recorded = min(self._recorded + 1, self._rules.window)
+        if self._recorded < self._rules.window:
+            return Change.NONE
+        if self._failures.bit_count() < self._rules.failure_ratio * self._rules.window:
+            return Change.NONE
+        self.open_for(self._rules.open_ms, now_ms)
+        return Change.OPENED
+
+    def _judge(self, ok: bool, now_ms: float) -> Change:
+        self.end_probe()
+        if not ok:
+            self.open_for(self._rules.open_ms, now_ms)
+            return Change.PROBE_FAILED
+        self.successes += 1
+        if self.successes >= self._rules.successes_to_close:
+            self.close()
+        return Change.PROBE_SUCCEEDED
+
+    def grant(self, permit: str) -> None:
+        """A probe may be sent. Said again while one is under way, the permit is another one now."""
+        self.permit = permit
+
+    def end_probe(self) -> None:
+        """The permit is used up, or given back."""
+        self.permit, self.probing = None, False
+
+    def open_for(self, ms: float, now_ms: float) -> None:
+        self._tripped = True
+        self.until_ms = now_ms + ms
+        self.successes = 0
+        self.end_probe()
+
+    def close(self) -> None:
+        if self._tripped:
+            # The failures that opened it are over: a new window.
+            self._tripped, self._failures, self._recorded, self.successes = False, 0, 0, 0
+            self._quiet_until_ms = 0.0
+            self.end_probe()
+
+    def adopt(self, shared: Shared, now_ms: float) -> bool:
+        """Believe what Redis says, unless we know something newer. Replies and messages overtake each other."""
+        if shared.as_of_ms < self._as_of_ms:
+            return False
+        self._as_of_ms = shared.as_of_ms
+        match shared.tag:
+            case "closed":
+                self.close()
+            case "open":
+                self.open_for(shared.left_ms, now_ms)
+            case "half" | "taken" | "granted":
+                self._tripped = True
+                self.until_ms = min(self.until_ms, now_ms)
+                self.successes = shared.successes
+                if shared.tag == "taken":
+                    self._quiet_until_ms = now_ms + min(shared.left_ms, PROBED_RETRY_MS)
+            case _:
+                pass
+        return True
