@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +16,8 @@ from urllib.parse import quote
 from fleet import config_sources
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
+from fleet.server.guard import Tokens
+from fleet.server.main import listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
@@ -24,6 +27,7 @@ log = logging.getLogger("fleet.supervisor")
 
 SYNCER_STOPS_S = 5.0
 COORDINATOR_STOPS_S = 15.0
+SERVER_STOPS_S = 10.0
 WORKER_STOPS_S = 35.0
 """More than a worker gives its requests in flight."""
 DEFAULT_QUEUE = "default"
@@ -45,7 +49,8 @@ def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, st
 
 
 def programs(role: str, count: int, environment: Mapping[str, str], *arguments: str) -> list[Program]:
-    stop_within_s = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S}.get(role, WORKER_STOPS_S)
+    times = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S, "server": SERVER_STOPS_S}
+    stop_within_s = times.get(role, WORKER_STOPS_S)
     return [
         Program(
             name=f"{role} {number}" if count > 1 else role,
@@ -150,8 +155,13 @@ async def _run(
     say: Callable[[str], None],
 ) -> int:
     environment = environment_for(settings, base)
+    host, port = settings.server.host, settings.server.port
+    # Said once and before anything runs, instead of by a server that starts again and again.
+    Tokens.of(settings.server, host)
+    listen(host, port).close()
     supervisor = Supervisor(
         stages=[
+            programs("server", 1, environment, "--host", host, "--port", str(port)),
             programs("syncer", 1, environment),
             programs("coordinator", coordinators, environment),
             programs("worker", workers, environment),
@@ -172,7 +182,7 @@ async def _run(
         own.watch()
     supervisor.start()
     announcer = asyncio.get_running_loop().create_task(
-        _announce(settings, redis is not None, workers, coordinators, say)
+        _announce(settings, redis is not None, supervisor, workers, coordinators, say)
     )
     try:
         return await supervisor.run()
@@ -195,19 +205,33 @@ async def syncer_gave_up(url: str, program: Program, code: int) -> bool:
 
 
 async def _announce(
-    settings: Settings, embedded: bool, workers: int, coordinators: int, say: Callable[[str], None]
+    settings: Settings,
+    embedded: bool,
+    supervisor: Supervisor,
+    workers: int,
+    coordinators: int,
+    say: Callable[[str], None],
 ) -> None:
-    await until_ready(settings.redis.url, coordinators=coordinators, workers=workers)
+    await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(
-        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where}."
-        " Ctrl-C stops it."
+        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where},"
+        f" server at {await _address(settings.redis.url, supervisor)}. Ctrl-C stops it."
     )
 
 
-async def until_ready(url: str, *, coordinators: int, workers: int) -> None:
+async def _address(url: str, supervisor: Supervisor) -> str:
+    """Of our server: others may belong to the same fleet."""
+    async with connected(url) as client:
+        records = await Registry(client).processes()
+    own = (supervisor.pids().get("server"), socket.gethostname())
+    found = (str(r["address"]) for r in records if r["role"] == "server" and (r["pid"], r["host"]) == own)
+    return next(found, "an address that its log says")
+
+
+async def until_ready(url: str, *, coordinators: int, workers: int, servers: int = 0) -> None:
     """Until a configuration is in force and so many processes say that they live."""
-    wanted = {"syncer": 1, "coordinator": coordinators, "worker": workers}
+    wanted = {"syncer": 1, "coordinator": coordinators, "worker": workers, "server": servers}
     async with connected(url) as client:
         registry = Registry(client)
         while True:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from fleet import demo as demonstration
 from fleet.cli.base import Command, become, example, settings_of, settings_without_redis
+from fleet.cli.server import PORT
 from fleet.endpoint import EndpointOptions, run_endpoint
 from fleet.send import SAMPLE_PORT
 from fleet.supervise import Supervisor, on_signals
@@ -24,14 +26,18 @@ COUNT = click.IntRange(1, 256)
 )
 @click.option("--workers", type=COUNT, default=2, show_default=True, help="Worker processes.")
 @click.option("--coordinators", type=COUNT, default=1, show_default=True, help="Coordinator processes.")
+@click.option("--port", type=PORT, help="Of the server; default: FLEET_SERVER_PORT, else 8420. 0: any free one.")
 @click.pass_context
-def up(context: click.Context, workers: int, coordinators: int) -> int:
+def up(context: click.Context, workers: int, coordinators: int, port: int | None) -> int:
     """Run everything on this machine until Ctrl-C.
 
-    Starts a syncer, coordinators and workers, restarts one that dies, and stops them in order. Without --redis it
-    brings a Redis of its own, kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it.
+    Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order. Without
+    --redis it brings a Redis of its own, kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a
+    file beside it.
     """
     settings = settings_without_redis(context)
+    if port is not None:
+        settings = replace(settings, server=replace(settings.server, port=port))
     become(settings, "up")
     return run_up(settings, environment=os.environ, workers=workers, coordinators=coordinators, say=click.echo)
 

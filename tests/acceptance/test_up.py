@@ -49,7 +49,7 @@ def test_messages_sent_are_delivered_and_a_stop_leaves_nothing(fleet: Fleet, tmp
         with fleet.running("up") as up:
             up.says(UP)
             family = up.family()
-            assert len(family) == 5
+            assert len(family) == 6
             sent = fleet.run(
                 "send", "default", "--target", f"http://127.0.0.1:{port}/", "--group", "g", "--count", "300",
                 "--journal", "sent.ndjson",

@@ -1,0 +1,31 @@
+"""What every answer is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from fleet.process import Identity
+from fleet.server.breakers import BreakerBoard
+from fleet.server.depths import Depths
+from fleet.server.publishers import Publishers
+from fleet.server.pulse import Pulse
+from fleet.server.snapshot import Snapshots
+from fleet.state.connect import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    client: Client
+    identity: Identity
+    pulse: Pulse
+    depths: Depths
+    snapshots: Snapshots
+    publishers: Publishers
+    breakers: BreakerBoard
+
+
+def of(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context

@@ -1,0 +1,152 @@
+"""The server process: wire and run, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+
+from fleet.clock import SystemClock
+from fleet.errors import FleetError, InvalidConfig, StateError
+from fleet.process import Heartbeat, Identity, Life
+from fleet.server.app import make_app
+from fleet.server.breakers import BreakerBoard
+from fleet.server.context import Context
+from fleet.server.depths import Depths
+from fleet.server.guard import Tokens
+from fleet.server.metrics import forget_what_is_gone
+from fleet.server.publishers import Publishers
+from fleet.server.pulse import Pulse
+from fleet.server.snapshot import Snapshots
+from fleet.settings import Settings
+from fleet.state.connect import Client, connected
+from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet.server")
+
+STOP_WITHIN_S = 5
+_FORGET_EVERY_S = 600.0
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are ours: the process says goodbye to the fleet first."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket, or in one line why not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(128)
+        except BaseException:
+            found.close()
+            raise
+    except socket.gaierror as error:
+        raise InvalidConfig(f"cannot listen on {host}: {error.strerror}") from error
+    except OSError as error:
+        raise FleetError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return found
+
+
+def address_of(found: socket.socket) -> str:
+    host, port = found.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(settings: Settings, host: str, port: int) -> int:
+    """Answer until SIGTERM. Returns the exit code."""
+    tokens = Tokens.of(settings.server, host)
+    identity, life, clock = Identity.new("server"), Life(), SystemClock()
+    async with connected(settings.redis.url) as client:
+        found = listen(host, port)
+        address = address_of(found)
+        pulse, depths, breakers, publishers = (
+            Pulse(clock=clock),
+            Depths(clock=clock),
+            BreakerBoard(client),
+            Publishers(),
+        )
+        snapshots = Snapshots(client=client, clock=clock, depths=depths, breakers=breakers)
+        context = Context(
+            client=client, identity=identity, pulse=pulse, depths=depths, snapshots=snapshots,
+            publishers=publishers, breakers=breakers,
+        )  # fmt: skip
+        server = _Uvicorn(
+            uvicorn.Config(
+                make_app(context, tokens),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=STOP_WITHIN_S,
+            )
+        )
+
+        def describe() -> dict[str, Any]:
+            return {"address": address}
+
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe,
+            on_alive=pulse.beat,
+        )  # fmt: skip
+        await heartbeat.beat()
+        answering = asyncio.get_running_loop().create_task(server.serve(sockets=[found]))
+        answering.add_done_callback(life.check)
+        for job in (heartbeat.run(), _forget(client)):
+            life.spawn(asyncio.get_running_loop().create_task(job))
+        log.info("%s answers at %s", identity.name, address)
+        await life.wait()
+        await snapshots.close()
+        server.should_exit = True
+        await asyncio.wait([answering])
+        await publishers.close()
+        await life.cancel()
+        await heartbeat.leave()
+    log.info("%s has stopped", identity.name)
+    return life.exit_code()
+
+
+def _options(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        # A line a request would bury what matters, and a query may hold what is nobody's business.
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=STOP_WITHIN_S,
+    )
+
+
+async def _forget(client: Client) -> None:
+    while True:
+        await asyncio.sleep(_FORGET_EVERY_S)
+        try:
+            await forget_what_is_gone(client)
+        except StateError as error:
+            log.debug("totals not tidied: %s", error)
+
+
+def run(settings: Settings, host: str, port: int) -> int:
+    return uvloop.run(serve(settings, host, port))

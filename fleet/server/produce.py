@@ -1,0 +1,124 @@
+"""POST of producers: messages into a queue, each accepted or refused by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fleet import views
+from fleet.errors import FleetError
+from fleet.send import (
+    ONE_OF_EIGHT,
+    Draft,
+    GroupMode,
+    Overrides,
+    drafts_from_lines,
+    sample_target,
+    seed_drafts,
+    uri_of_queue,
+)
+from fleet.server import context
+from fleet.server.answers import Json, only_fields, read_json, whole_number
+from fleet.sources.base import Outgoing
+
+MOST_SEEDED = 100_000
+_SEED_FIELDS = ("count", "queue", "endpoint", "messageGroupMode")
+_AT_ONCE = 5000
+
+
+async def post_messages(request: Request) -> Response:
+    """One message, a list of them, or {"queue", "messages"}. The answer says of each what came of it.
+
+    200 if the queue took all, 207 if some, 400 if none: a producer that reads only the status loses nothing.
+    """
+    documents, queue = _messages_of(await read_json(request))
+    name, uri = await _queue(request, request.query_params.get("queue", queue))
+    # A line each, for what checks a file of them.
+    drafts = list(drafts_from_lines(map(msgspec.json.encode, documents), Overrides()))
+    results = await _send(request, uri, drafts)
+    accepted = sum(result["accepted"] for result in results)
+    status = 200 if accepted == len(results) else 207 if accepted else 400
+    body = {"queue": name, "accepted": accepted, "refused": len(results) - accepted, "results": results}
+    if not accepted:
+        body["error"] = f"no message was accepted: {results[0]['error']}"
+    return Json(body, status)
+
+
+def _messages_of(body: Any) -> tuple[list[Any], str | None]:
+    queue = None
+    if isinstance(body, dict) and "messages" in body:
+        only_fields(body, ("queue", "messages"))
+        queue, body = body.get("queue"), body["messages"]
+        if queue is not None and not isinstance(queue, str):
+            raise HTTPException(400, "queue: must be a name")
+    documents = body if isinstance(body, list) else [body]
+    if not documents:
+        raise HTTPException(400, "there is no message in the body")
+    return documents, queue
+
+
+async def _queue(request: Request, name: str | None) -> tuple[str, str]:
+    config = (await views.configuration(context.of(request).client))[1]
+    try:
+        return uri_of_queue(config, name)
+    except FleetError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+async def _send(request: Request, uri: str, drafts: list[Draft]) -> list[dict[str, Any]]:
+    good = [draft for draft in drafts if not draft.refusal]
+    outgoing = [Outgoing(draft.id, draft.body, draft.group) for draft in good]
+    answers = await context.of(request).publishers.publish(uri, outgoing) if good else []
+    refusals = iter(answers)
+    results: list[dict[str, Any]] = []
+    for draft in drafts:
+        refusal = draft.refusal or next(refusals)
+        result: dict[str, Any] = {"id": draft.id or None, "accepted": not refusal}
+        results.append({**result, "error": refusal} if refusal else result)
+    return results
+
+
+async def post_seed(request: Request) -> Response:
+    """Made-up messages, by a JSON body or by the query."""
+    body = await read_json(request, optional=True)
+    if body is not None and not isinstance(body, dict):
+        raise HTTPException(400, "the body must be an object")
+    asked = {**request.query_params, **(body or {})}
+    only_fields(asked, _SEED_FIELDS)
+    count = whole_number("count", asked.get("count", 10), least=1, most=MOST_SEEDED)
+    mode = asked.get("messageGroupMode", "unique")
+    if mode not in get_args(GroupMode):
+        raise HTTPException(400, f"messageGroupMode: must be one of {', '.join(get_args(GroupMode))}")
+    for field in ("queue", "endpoint"):
+        if not isinstance(asked.get(field, ""), str):
+            raise HTTPException(400, f"{field}: must be text")
+    try:
+        target = sample_target(asked.get("endpoint", "fast"))
+    except FleetError as error:
+        raise HTTPException(400, f"endpoint: {error}") from None
+    name, uri = await _queue(request, asked.get("queue"))
+    accepted, refusals = 0, []
+    for drafts in _batches(seed_drafts(count=count, mode=mode, groups=ONE_OF_EIGHT, target=target)):
+        results = await _send(request, uri, drafts)
+        accepted += sum(result["accepted"] for result in results)
+        refusals += [result["error"] for result in results if not result["accepted"]][:1]
+    answer = {"queue": name, "accepted": accepted, "refused": count - accepted}
+    if refusals:
+        answer["error"] = refusals[0]
+    return Json(answer, 200 if accepted == count else 207 if accepted else 400)
+
+
+def _batches(drafts: Iterator[Draft]) -> Iterator[list[Draft]]:
+    batch: list[Draft] = []
+    for draft in drafts:
+        batch.append(draft)
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,73 @@
+"""Queues that this server puts messages into: opened once, used by one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from fleet.errors import SourceError
+from fleet.sources.base import Outgoing, Publisher
+from fleet.sources.open import open_publisher
+
+MOST = 64
+BATCH = 500
+
+
+class _Open:
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.mine = asyncio.Lock()
+        self.closed = False
+
+    async def close(self) -> None:
+        async with self.mine:
+            if not self.closed:
+                self.closed = True
+                with suppress(SourceError):
+                    await self.publisher.close()
+
+
+class Publishers:
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}  # the one that was used last stands last
+        self._opening = asyncio.Lock()
+
+    async def publish(self, uri: str, messages: Sequence[Outgoing]) -> list[str | None]:
+        """For each None where the queue took it, else why not."""
+        while True:
+            one = await self._get(uri)
+            async with one.mine:
+                if one.closed:
+                    continue
+                answers: list[str | None] = []
+                try:
+                    for first in range(0, len(messages), BATCH):
+                        answers += await one.publisher.publish(messages[first : first + BATCH])
+                except SourceError as error:
+                    # What is broken is opened anew by whoever comes next.
+                    one.closed = True
+                    self._open.pop(uri, None)
+                    with suppress(SourceError):
+                        await one.publisher.close()
+                    if not answers:
+                        raise
+                    answers += [str(error)] * (len(messages) - len(answers))
+                return answers
+
+    async def _get(self, uri: str) -> _Open:
+        async with self._opening:
+            one = self._open.pop(uri, None)
+            if one is None:
+                publisher = open_publisher(uri)
+                await publisher.open()
+                one = _Open(publisher)
+            self._open[uri] = one
+            oldest = self._open.pop(next(iter(self._open))) if len(self._open) > MOST else None
+        if oldest is not None:
+            await oldest.close()
+        return one
+
+    async def close(self) -> None:
+        while self._open:
+            await self._open.popitem()[1].close()

@@ -1,0 +1,133 @@
+"""Who gets through, and who does not."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from fleet.errors import InvalidConfig
+from fleet.server.answers import Json
+from fleet.server.guard import Guard, Tokens, is_loopback
+from fleet.settings import ServerSettings
+from tests.unit.server.asking import Answer, ask
+
+OPERATOR, VIEWER = "operator's", "viewer's ünïcode"
+BOTH = Tokens(OPERATOR, VIEWER)
+
+
+async def through(scope: Scope, receive: Receive, send: Send) -> None:
+    await Json({"path": scope["path"]})(scope, receive, send)
+
+
+async def asked(
+    tokens: Tokens, method: str = "GET", path: str = "/warnings", host: str = "127.0.0.1:8420", **headers: str
+) -> Answer:
+    return await ask(Guard(through, tokens=tokens), method, path, host=host, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("method", "token", "status"),
+    [
+        ("GET", OPERATOR, 200),
+        ("POST", OPERATOR, 200),
+        ("PUT", OPERATOR, 200),
+        ("GET", VIEWER, 200),
+        ("HEAD", VIEWER, 200),
+        ("POST", VIEWER, 403),
+        ("PUT", VIEWER, 403),
+        ("DELETE", VIEWER, 403),
+        ("GET", "wrong", 401),
+        ("POST", "wrong", 401),
+        ("GET", "", 401),
+        ("GET", OPERATOR[:-1], 401),
+    ],
+)
+async def test_a_viewer_reads_and_an_operator_writes_too(method: str, token: str, status: int) -> None:
+    answer = await asked(BOTH, method, authorization=f"Bearer {token}")
+    assert answer.status == status
+    if status != 200:
+        assert list(answer.document) == ["error"]
+        assert token == "" or token not in answer.body.decode()
+
+
+async def test_no_token_at_all_is_asked_for_one_in_a_way_that_browsers_know() -> None:
+    answer = await asked(BOTH)
+    assert answer.status == 401
+    assert 'Basic realm="fleet"' in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("garbage", ["Bearer", "Basic", "Basic %%%", "Basic aGVsbG8=", "Basic /w==", "Digest x", " "])
+async def test_a_header_that_is_no_credential_is_none(garbage: str) -> None:
+    assert (await asked(BOTH, authorization=garbage)).status == 401
+
+
+async def test_the_password_of_basic_is_the_token_whoever_the_user_is() -> None:
+    word = base64.b64encode(f"anybody:{VIEWER}".encode()).decode()
+    assert (await asked(BOTH, authorization=f"Basic {word}")).status == 200
+
+
+@pytest.mark.parametrize("tokens", [Tokens(OPERATOR, ""), Tokens("", VIEWER), BOTH])
+async def test_an_empty_token_is_nobodys(tokens: Tokens) -> None:
+    assert (await asked(tokens, authorization="Bearer ")).status == 401
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready", "/health/startup"])
+async def test_probes_need_no_token_and_no_name(path: str) -> None:
+    assert (await asked(BOTH, path=path)).status == 200
+    assert (await asked(Tokens(), path=path, host="10.0.0.5:8420")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthy", "/monitoring/health", "/metrics", "/", "/health2/../warnings"])
+async def test_what_only_looks_like_a_probe_needs_one(path: str) -> None:
+    assert (await asked(BOTH, path=path)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8420", 200),
+        ("localhost:8420", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:8420", 200),
+        ("127.1.2.3", 200),
+        ("evil.example:8420", 403),
+        ("10.0.0.5", 403),
+        ("", 403),
+        ("[::1", 403),
+    ],
+)
+async def test_without_tokens_only_names_of_loopback_are_answered(host: str, status: int) -> None:
+    assert (await asked(Tokens(), host=host)).status == status
+
+
+@pytest.mark.parametrize("tokens", [Tokens(), BOTH])
+async def test_a_page_of_another_origin_changes_nothing(tokens: Tokens) -> None:
+    token = f"Bearer {OPERATOR}"
+    for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8420", 200)):
+        answer = await asked(tokens, "POST", authorization=token, origin=origin)
+        assert answer.status == status
+
+
+async def test_answers_are_not_kept_and_not_shown_in_frames() -> None:
+    headers = (await asked(Tokens())).headers
+    assert (headers["cache-control"], headers["x-frame-options"]) == ("no-store", "DENY")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "fleet.example", ""])
+def test_another_address_than_loopback_needs_a_token(host: str) -> None:
+    with pytest.raises(InvalidConfig, match="FLEET_SERVER_TOKEN"):
+        Tokens.of(ServerSettings(viewer_token="only to read"), host)
+    assert Tokens.of(ServerSettings(token="t"), host).any
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_loopback_needs_none(host: str) -> None:
+    assert is_loopback(host)
+    assert not Tokens.of(ServerSettings(), host).any
+
+
+def test_tokens_are_not_printed() -> None:
+    assert "operator" not in repr(BOTH).replace("Tokens(operator", "").replace("operator=", "")
+    assert OPERATOR not in repr(BOTH)
