@@ -92,7 +92,7 @@ def spoke(reply: Reply) -> bool | None:
 
     None where nobody was asked.
     """
-    if reply.error == "FORBIDDEN_ADDRESS":
+    if reply.error in ("FORBIDDEN_ADDRESS", "BAD_URL"):
         return None
     if reply.error is not None:
         return False

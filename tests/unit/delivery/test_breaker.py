@@ -178,6 +178,7 @@ def test_a_probe_whose_breaker_was_opened_elsewhere_counts_no_more() -> None:
             for error in ("TIMEOUT", "CONNECT_TIMEOUT", "REFUSED", "UNRESOLVED", "RESET", "PROTOCOL", "OTHER")
         ],
         (Reply(0, b"", 0.0, error="FORBIDDEN_ADDRESS"), None),
+        (Reply(0, b"", 0.0, error="BAD_URL"), None),
         (Reply(200, b'{"ack":false}', 0.0), True),
         (Reply(200, b"", 0.0, oversize=True), True),
         (Reply(412, b"", 0.0, fenced=True), True),
