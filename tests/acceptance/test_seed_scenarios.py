@@ -163,7 +163,7 @@ async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_gr
                 source=source,
                 lease=lease,
                 pool_for=lambda code: code,
-                on_room=lambda _code, _room: None,
+                on_room=lambda *_: None,
                 alarms=Alarms(warnings=Warnings(client), source="us"),
                 counts=Counter(),
             )

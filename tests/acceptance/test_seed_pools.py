@@ -1,0 +1,115 @@
+"""A pool among others, and a pool that is changed: while everything runs, at real endpoints."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fleet.state.keys import PoolKeys
+from tests.acceptance.numbers import (
+    NEVER,
+    House,
+    Sink,
+    a_house,
+    a_told_endpoint,
+    active_at,
+    message,
+    peak,
+    spread,
+)
+from tests.stage import until
+
+ON_ITS_WAY_MS = 60
+"""A request that was granted just before the change may arrive just after it."""
+
+
+def _set_concurrency(house: House, concurrency: int) -> float:
+    """Rewrite the configuration; returns the moment (ms) at which the limit was in force."""
+    house.write(EIGHT={"concurrency": concurrency})
+    with house.client() as client:
+        key = PoolKeys("EIGHT").settings
+        until(lambda: client.hget(key, "concurrency") == str(concurrency), 20, house.logs, every_s=0.002)
+    return time.time() * 1000
+
+
+@pytest.mark.parametrize("groups", [400], ids=["many-groups"])
+def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(tmp_path: Path, groups: int) -> None:
+    with a_house(tmp_path, pools={"EIGHT": {"concurrency": 8, "capacity": 1000}}) as house:
+        sink = house.sink(latency_ms=50)
+        count = 800
+        house.publish(spread("m", count, groups, "EIGHT", sink.url))
+        house.settle_in()
+        house.crew(workers=2)
+        until(lambda: sink.answered("m") >= 40, 30, house.logs)
+        lowered_ms = _set_concurrency(house, 2)
+        time.sleep(1.5)  # what is lowered is seen by watching it
+        raised_ms = _set_concurrency(house, 8)
+        until(lambda: sink.answered("m") == count, 60, house.logs, every_s=0.1)
+        requests = sink.requests("m")
+        assert peak(requests) == 8
+        late = [
+            r
+            for r in requests
+            if lowered_ms + ON_ITS_WAY_MS < r.began_ms < raised_ms - ON_ITS_WAY_MS
+            and active_at(requests, r.began_ms) >= 2
+        ]
+        assert late == [], (
+            f"{len(late)} began beside two or more, the last {late[-1].began_ms - lowered_ms:.0f} ms late"
+        )
+        back = [r for r in requests if raised_ms < r.began_ms < raised_ms + 1000]
+        assert max(active_at(requests, r.began_ms) for r in back) == 7, "not eight at once within a second"
+        until(lambda: not house.at_source(), 20, house.logs)
+        assert sorted(r.id for r in requests) == [f"m-{i:05d}" for i in range(count)], "lost, or delivered twice"
+
+
+def _all_answered(sink: Sink, prefix: str, count: int) -> bool:
+    return sink.answered(prefix) == count
+
+
+@pytest.mark.parametrize(
+    ("others", "concurrency", "latency_ms", "count"),
+    [(9, 4, 100, 120), pytest.param(99, 2, 100, 80, marks=pytest.mark.long)],
+)
+def test_a_pool_whose_endpoint_hangs_leaves_the_others_at_nine_tenths_of_their_rate(
+    tmp_path: Path, others: int, concurrency: int, latency_ms: int, count: int
+) -> None:
+    same, other = [f"A{i}" for i in range((others + 1) // 2)], [f"B{i}" for i in range(others // 2)]
+    pools = {code: {"concurrency": concurrency} for code in [*same, *other, "HUNG"]}
+    with a_house(tmp_path, pools=pools, queues=("same", "other"), ttl_ms=5000) as house:
+        sink = house.sink(latency_ms=latency_ms)
+        house.settle_in()
+        house.crew(workers=2)
+        rates: dict[tuple[str, bool], list[float]] = {}
+        for run in range(6):
+            with a_told_endpoint() as endpoint:
+                endpoint.otherwise = NEVER
+                hung = [("HUNG", endpoint.url)] if run % 2 else []
+                for queue, codes in (("same", same), ("other", other)):
+                    told = [(code, sink.url) for code in codes] + (hung if queue == "same" else [])
+                    # In turn, so that every batch has some of each.
+                    house.publish(
+                        (
+                            message(f"{run}-{code}-{i:05d}", f"{run}-{code}-{i}", code, url)
+                            for i in range(count)
+                            for code, url in told
+                        ),
+                        queue,
+                    )
+                wanted = count * others
+                until(partial(_all_answered, sink, f"{run}-", wanted), 60, house.logs, every_s=0.1)
+                if hung:
+                    assert len(endpoint.ids()) == concurrency, "its endpoint did not hang"
+            for queue, letter in (("same", "A"), ("other", "B")):
+                requests = sink.requests(f"{run}-{letter}")
+                seconds = (max(r.ended_ms for r in requests) - requests[0].began_ms) / 1000
+                rates.setdefault((queue, bool(run % 2)), []).append(len(requests) / seconds)
+        for queue in ("same", "other"):
+            with_it, without = (statistics.median(rates[queue, hangs]) for hangs in (True, False))
+            print(f"{queue} queue: {with_it:.0f} messages/s beside a hanging pool, {without:.0f} without it")
+            assert with_it >= 0.9 * without, rates
+            possible = len(same if queue == "same" else other) * concurrency * 1000 / latency_ms
+            assert without >= 0.5 * possible, "a fleet that crawls anyway proves nothing"
