@@ -103,4 +103,4 @@ async def _fetch(source: str) -> bytes:
     return await asyncio.to_thread(fetch, source)
 
 
-commands = (verify, doctor, config)
+commands = (verify, doctor)  # `config` is a family of its own

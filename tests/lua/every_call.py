@@ -8,6 +8,7 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
+from fleet.state.operate import PoolByHand
 from fleet.state.totals import Tally
 from fleet.state.warnings import Warnings
 from tests.lua.stage import (
@@ -29,6 +30,9 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     queue = await stage.queue(name)
     yield "configure"
     assert await pool.configure("1", pool_settings())
+    yield "adjust"
+    by_hand = PoolByHand(stage.client, code, now_ms=str(stage.now_ms))
+    assert (await by_hand.adjust(concurrency=9)).changed
     yield "fence"
     assert await pool.fence(name, OWNER_EPOCH)
     yield "track"
@@ -60,6 +64,17 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert len(await queue.settled(applied=0, want=9)) == 2
     yield "untrack"
     assert len(await queue.untrack([outcome[:2] for outcome in outcomes])) == 2
+    yield "release"
+    aside = in_group(2, queue=name, token="9")
+    assert (await pool.submit(name, OWNER_EPOCH, aside)).accepted == 2
+    waits = await claim_one(pool)
+    await settle(pool, settlement(waits, count=0, release="1000"), call=8)
+    assert await by_hand.release("g") == "released"
+    yield "skip"
+    for message in aside:
+        done = await by_hand.skip(message, "{}")
+        assert done.tag == "skipped"
+        await by_hand.deliver(message, "{}", done.operator)
     yield "bury"
     await queue.bury(["letter"], keep=1)
     yield "pause"
@@ -72,6 +87,8 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert await lease.acquire()
     yield "beat"
     assert await stage.registry().beat("me", {}, ttl_ms=TTL_MS) == {"me"}
+    yield "breaker"
+    assert (await SharedBreakers(stage.client).open("http://a", "me", for_ms=1)).tag == "open"
     yield "publish_config"
     assert (await stage.registry().publish_config(code.encode()))[1]
     yield "warn"
@@ -81,5 +98,3 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert await warnings.acknowledge(warning)
     yield "tally"
     await Tally(stage.client, name).add({("pool", code, "SUCCESS"): 1}, now_ms=0)
-    yield "breaker"
-    assert (await SharedBreakers(stage.client).open("http://a", "me", for_ms=1)).tag == "open"

@@ -1,0 +1,156 @@
+"""Commands that change one pool by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import click
+
+from fleet.cli.base import Group, ask, example, settings_of
+from fleet.config import MAX_NUMBER
+from fleet.errors import FleetError
+from fleet.state import groups
+from fleet.state.connect import Client, connected
+from fleet.state.operate import NO_RATE, Adjusted, PoolByHand
+from fleet.state.pool import Pool
+
+
+@contextlib.asynccontextmanager
+async def fleet_of(context: click.Context) -> AsyncIterator[Client]:
+    async with connected(settings_of(context).redis.url) as client:
+        yield client
+
+
+def no_such_pool(code: str) -> FleetError:
+    return FleetError(f"there is no pool {code} (see fleet pools)")
+
+
+def _rate(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if value == "none":
+        return NO_RATE
+    return click.IntRange(1, MAX_NUMBER)(value, option, context)
+
+
+@click.group(cls=Group, epilog=example("fleet pool pause ORDERS", "fleet pool set ORDERS --concurrency 5"))
+def pool() -> None:
+    """Change one pool by hand.
+
+    A pause holds until it is resumed, whatever is published. All else that is changed by hand holds until a new
+    revision of the configuration is published, with a change of whatever it may be: then each pool is as
+    configured. A syncer that restarts, or reloads what has not changed, publishes no new revision.
+    """
+
+
+@pool.command(
+    name="set",
+    epilog=example("fleet pool set ORDERS --concurrency 5", "fleet pool set ORDERS --rate-limit-per-minute none"),
+)
+@click.argument("code")
+@click.option("--concurrency", type=click.IntRange(1, MAX_NUMBER), metavar="N", help="Groups at a time.")
+@click.option(
+    "--rate-limit-per-minute", "rate", callback=_rate, metavar="N|none", help="Deliveries a minute, or no limit."
+)
+@click.pass_context
+def set_(context: click.Context, code: str, concurrency: int | None, rate: int | None) -> None:
+    """Change a pool's limits at once.
+
+    What is under way goes on: a lowered concurrency starts nothing before there are fewer. The capacity follows
+    the concurrency where the configuration names none. It holds until a new revision of the configuration is
+    published; the same one published again changes nothing.
+    """
+    if concurrency is None and rate is None:
+        raise click.UsageError("Nothing to set: give --concurrency or --rate-limit-per-minute.", context)
+
+    async def change() -> Adjusted:
+        async with fleet_of(context) as client:
+            return await PoolByHand(client, code).adjust(concurrency=concurrency, rate=rate)
+
+    now = ask(change())
+    if now.tag == "unknown":
+        raise no_such_pool(code)
+    per_minute = "no rate limit" if now.rate_limit_per_minute is None else f"{now.rate_limit_per_minute} a minute"
+    limits = f"concurrency {now.concurrency}, {per_minute}, capacity {now.capacity}"
+    if now.changed:
+        click.echo(f"Pool {code} has {limits}, until a new revision is published.")
+    else:
+        click.echo(f"Pool {code} has {limits} already.")
+
+
+@pool.command(epilog=example("fleet pool pause ORDERS"))
+@click.argument("code")
+@click.pass_context
+def pause(context: click.Context, code: str) -> None:
+    """Start no delivery of a pool any more.
+
+    What is under way goes on. It holds until `fleet pool resume`, whatever is published.
+    """
+
+    async def change() -> int:
+        async with fleet_of(context) as client:
+            if not await Pool(client, code).pause(True):
+                raise no_such_pool(code)
+            now = await groups.pool_now(client, code)
+            return now.leases if now else 0
+
+    leases = ask(change())
+    under_way = f"; {leases} deliveries are under way and go on" if leases else ""
+    click.echo(f"Pool {code} is paused{under_way}.")
+
+
+@pool.command(epilog=example("fleet pool resume ORDERS"))
+@click.argument("code")
+@click.pass_context
+def resume(context: click.Context, code: str) -> int:
+    """Deliver again after a pause, or take messages again after a drain by hand."""
+
+    async def change() -> tuple[groups.PoolNow | None, Adjusted]:
+        async with fleet_of(context) as client:
+            before = await groups.pool_now(client, code)
+            await Pool(client, code).pause(False)
+            return before, await PoolByHand(client, code).adjust(draining=False)
+
+    before, now = ask(change())
+    if before is None or now.tag == "unknown":
+        raise no_such_pool(code)
+    if now.tag == "gone":
+        if before.paused:
+            click.echo(f"Pool {code} delivers again.")
+        raise FleetError(f"pool {code} drains because it is not configured any more: it takes no new messages")
+    if before.paused or now.changed:
+        click.echo(f"Pool {code} delivers again{', and takes messages' if now.changed else ''}.")
+    else:
+        click.echo(f"Pool {code} was neither paused nor draining.")
+    return 0
+
+
+@pool.command(epilog=example("fleet pool drain ORDERS", "fleet pool resume ORDERS"))
+@click.argument("code")
+@click.pass_context
+def drain(context: click.Context, code: str) -> None:
+    """Deliver what a pool holds, and take nothing new.
+
+    New messages stay in their queues, until `fleet pool resume` or a new revision of the configuration. To take a
+    pool away, take it out of the configuration: it then drains by itself.
+    """
+
+    async def change() -> tuple[Adjusted, groups.PoolNow | None]:
+        async with fleet_of(context) as client:
+            return await PoolByHand(client, code).adjust(draining=True), await groups.pool_now(client, code)
+
+    now, state = ask(change())
+    if now.tag == "unknown" or state is None:
+        raise no_such_pool(code)
+    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {state.held} messages.")
+    if state.paused:
+        click.echo("It is paused, and delivers none of them before it is resumed.")
+    if state.by_hand:
+        click.echo(
+            "The configuration still names it: its messages stay in their queues until it is resumed, or until a"
+            " new revision is published."
+        )
+
+
+commands = (pool,)

@@ -1,0 +1,385 @@
+"""Each state that a message or a group can be in, made as it comes about, and named with what it waits for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.clock import SystemClock
+from fleet.config import PoolConfig, QueueConfig, RouterConfig
+from fleet.dead import skipped
+from fleet.explain import Explainer
+from fleet.explanation import Explanation, iso
+from fleet.lease import Lease
+from fleet.sources.base import Outgoing, Publisher, Source
+from fleet.sources.open import open_publisher, open_source
+from fleet.state import groups
+from fleet.state.entry import ACK, nack, outbox_item
+from fleet.state.groups import RATE_WINDOW_MS
+from fleet.state.keys import QueueKeys
+from fleet.state.operate import PoolByHand
+from fleet.state.pool import Pool, Settlement, held
+from fleet.state.queue import Queue
+from fleet.state.scripts import SEP
+from tests.lua.stage import (
+    TTL_MS,
+    Stage,
+    claim,
+    claim_one,
+    entry,
+    in_group,
+    in_groups,
+    pool_settings,
+    settle,
+    settlement,
+    submit,
+)
+
+FIELDS = ["subject", "state", "waitsFor", "until", "details"]
+
+
+async def explain(
+    stage: Stage, subject: str, *, uri: str = "nats://h/s/c", pools: tuple[str, ...] = ("P",), pool: str | None = None
+) -> Explanation:
+    config = RouterConfig(
+        queues=(QueueConfig(name="q", uri=uri),),
+        pools=tuple(PoolConfig(code=code, concurrency=1, capacity=50) for code in pools),
+    )
+    explainer = Explainer(client=stage.client, config=config, now_ms=str(stage.now_ms), pool=pool)
+    found = await explainer.explain(subject)
+    assert list(found.to_json()) == FIELDS
+    assert all(sentence.endswith(".") or ": http" in sentence for sentence in found.details), found.details
+    return found
+
+
+async def served(stage: Stage, **settings: Any) -> Pool:
+    """A pool that is known, with a worker that lives."""
+    pool = await stage.pool(**settings)
+    registry = stage.registry()
+    await registry.add_pools({"P"})
+    await registry.beat("w", {"role": "worker", "pools": ["P*"]}, ttl_ms=10 * TTL_MS)
+    return pool
+
+
+async def taken(stage: Stage, pool: Pool, count: int = 1) -> Queue:
+    """Messages of group g, tracked and in the pool."""
+    queue = await stage.queue()
+    messages = in_group(count)
+    rows = [(m.broker_id, m.message_id, "P", m.group, "h") for m in messages]
+    for message, tracking in zip(messages, await queue.track(rows), strict=True):
+        message.token = tracking.token
+    await submit(pool, messages)
+    return queue
+
+
+# In a pool -----------------------------------------------------------------------------------------
+
+
+async def test_what_nobody_has_heard_of_is_unknown_and_queues_not_looked_into_are_named(stage: Stage) -> None:
+    found = await explain(stage, "nothing")
+    assert (found.state, found.until_ms) == ("UNKNOWN", None)
+    assert "q." in found.details[-1]
+
+
+@pytest.mark.parametrize("subject", ["mg0", "g0", "g"], ids=["message", "broker id", "group"])
+async def test_what_can_be_claimed_is_ready(stage: Stage, subject: str) -> None:
+    await taken(stage, await served(stage))
+    assert (await explain(stage, subject)).state == "READY"
+
+
+async def test_a_message_behind_others_names_the_first_and_what_that_waits_for(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool, 3)
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(30_000)))
+    found = await explain(stage, "mg2")
+    assert (found.state, found.until_ms) == ("QUEUED", stage.now_ms + 30_000)
+    assert "mg0" in found.waits_for
+    assert "It is behind 2 messages of group g; the first of them is mg0." in found.details
+    assert any("mg0 is WAITING" in sentence for sentence in found.details)
+
+
+async def test_a_message_under_way_names_its_worker_its_epoch_and_its_lease(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool, 2)
+    claimed = await claim_one(pool, worker="worker-7")
+    for subject in ("mg0", "g"):
+        found = await explain(stage, subject)
+        assert (found.state, found.until_ms) == ("PROCESSING", stage.now_ms + TTL_MS)
+        assert "worker-7" in found.waits_for
+        assert any(claimed.epoch in sentence for sentence in found.details)
+    assert (await explain(stage, "mg1")).state == "QUEUED"
+
+
+async def test_high_priority_that_came_later_waits_for_what_is_under_way(stage: Stage) -> None:
+    pool = await served(stage)
+    queue = await taken(stage, pool)
+    await claim_one(pool)
+    (tracking,) = await queue.track([("u", "mu", "P", "g", "h")])
+    await submit(pool, [entry("u", token=tracking.token, high=True)])
+    found = await explain(stage, "mu")
+    assert (found.state, found.until_ms) == ("QUEUED", stage.now_ms + TTL_MS)
+    assert "mg0" in found.waits_for
+
+
+async def test_a_lapsed_lease_names_who_had_it(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await claim_one(pool, worker="gone")
+    stage.advance(TTL_MS)
+    found = await explain(stage, "g")
+    assert found.state == "LAPSED"
+    assert any("gone" in sentence for sentence in found.details)
+
+
+async def test_a_group_that_waits_in_place_names_its_tries_and_its_time(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    for _ in range(2):
+        claimed = await claim_one(pool)
+        await settle(pool, Settlement("g", claimed.epoch, [], held(1_000)))
+        stage.advance(1_000)
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], "7000"))
+    found = await explain(stage, "mg0")
+    assert (found.state, found.until_ms) == ("WAITING", stage.now_ms + 7_000)
+    assert "Message mg0 failed 2 times in place." in found.details
+    stage.advance(7_000)
+    assert (await explain(stage, "mg0")).state == "READY", "its time has come"
+
+
+async def test_a_group_that_rests_without_a_failure_says_so(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], "1000"))
+    found = await explain(stage, "g")
+    assert found.state == "WAITING"
+    assert "busy, away, or refused" in found.waits_for
+
+
+async def test_a_paused_pool_is_named_with_the_command_that_ends_it(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await pool.pause(True)
+    found = await explain(stage, "mg0")
+    assert (found.state, found.waits_for) == ("PAUSED", "`fleet pool resume P`")
+
+
+async def test_a_pool_without_a_worker_waits_for_one(stage: Stage) -> None:
+    pool = await stage.pool()
+    await stage.registry().add_pools({"P"})
+    await stage.registry().beat("w", {"role": "worker", "pools": ["OTHER"]}, ttl_ms=TTL_MS)
+    await taken(stage, pool)
+    assert (await explain(stage, "mg0")).state == "NO_WORKER"
+
+
+async def test_a_full_concurrency_is_named_with_its_numbers(stage: Stage) -> None:
+    pool = await served(stage, concurrency=2)
+    await submit(pool, in_groups(2, "busy"))
+    assert len(await claim(pool, 9)) == 2
+    await taken(stage, pool)
+    found = await explain(stage, "mg0")
+    assert (found.state, found.until_ms) == ("CONCURRENCY", None)
+    assert any("2 groups at a time, and its concurrency is 2" in sentence for sentence in found.details)
+
+
+async def test_a_rate_limit_is_named_with_its_next_permit(stage: Stage) -> None:
+    pool = await served(stage, rate_limit_per_minute=1)
+    await submit(pool, in_groups(1, "first"))
+    await claim(pool, 9)
+    await taken(stage, pool)
+    stage.advance(500)
+    found = await explain(stage, "mg0")
+    assert (found.state, found.until_ms) == ("RATE_LIMITED", stage.now_ms - 500 + RATE_WINDOW_MS)
+
+
+async def test_a_draining_pool_is_said_beside_what_its_message_waits_for(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await pool.configure("2", pool_settings(draining=True))
+    found = await explain(stage, "mg0")
+    assert found.state == "READY"
+    assert any("drains" in sentence for sentence in found.details)
+
+
+async def test_a_group_in_two_pools_names_both_and_one_can_be_asked_for(stage: Stage) -> None:
+    await taken(stage, await served(stage))
+    other = await stage.pool("Z")
+    await stage.registry().add_pools({"Z"})
+    await submit(other, in_group(1))
+    await other.pause(True)
+    found = await explain(stage, "g")
+    assert found.state == "READY"
+    assert any("other pools too (--pool): Z" in sentence for sentence in found.details)
+    assert (await explain(stage, "g", pool="Z")).state == "PAUSED"
+    assert (await explain(stage, "mg0", pool="Z")).state == "UNKNOWN"
+
+
+# Between the queue and a pool ----------------------------------------------------------------------
+
+
+async def test_a_tracked_message_in_no_pool_waits_for_a_takeover(stage: Stage) -> None:
+    await served(stage)
+    queue = await stage.queue()
+    await queue.track([("1", "m1", "P", "g", "h")])
+    found = await explain(stage, "m1")
+    assert found.state == "TRACKED"
+    assert "Nobody owns queue q at the moment." in found.details
+
+
+async def test_an_outcome_in_an_outbox_is_on_its_way(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await settle(pool, settlement(await claim_one(pool)))
+    assert (await explain(stage, "mg0")).state == "SETTLED"
+
+
+@pytest.mark.parametrize(("verdict", "state"), [(ACK, "ACKING"), (nack(1), "NACKING")])
+async def test_a_settled_message_waits_for_its_queues_owner(stage: Stage, verdict: str, state: str) -> None:
+    pool = await served(stage)
+    queue = await taken(stage, pool)
+    claimed = await claim_one(pool)
+    await settle(pool, settlement(claimed, verdict=verdict))
+    await queue.report([tuple(outbox_item(claimed.entries[0], verdict).rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+    found = await explain(stage, "mg0")
+    assert found.state == state
+    assert "owner of queue q" in found.waits_for
+
+
+async def test_a_dead_letter_says_why_it_is_dead(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    view = await groups.group(stage.client, "P", "g")
+    assert view is not None
+    letter = skipped(view.head, "P")
+    by_hand = PoolByHand(stage.client, "P")
+    done = await by_hand.skip(view.head, letter)
+    await by_hand.deliver(view.head, letter, done.operator)
+    queue = await stage.queue()
+    await queue.untrack([("g0", view.head.token)])
+    for subject in ("mg0", "g0", "g"):
+        found = await explain(stage, subject)
+        assert found.state == "DEAD", subject
+        assert "skipped by an operator" in found.details[0]
+
+
+# At the source -------------------------------------------------------------------------------------
+
+
+class Embedded:
+    """An embedded queue, and a coordinator that owns it unless told otherwise."""
+
+    def __init__(self, uri: str, publisher: Publisher, source: Source) -> None:
+        self.uri = uri
+        self.publisher = publisher
+        self.source = source
+
+    async def send(self, message: str, group: str | None = "g", *, pool: str = "P", delay_ms: int = 0) -> None:
+        body = {"id": message, "poolCode": pool, "mediationTarget": "http://h/"}
+        assert await self.publisher.publish([Outgoing(message, json.dumps(body).encode(), group, None, delay_ms)]) == [
+            None
+        ]
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[Embedded]:
+    uri = f"sqlite:///{tmp_path}/q.db?queue=q"
+    publisher, source = open_publisher(uri), open_source("q", uri, 60_000)
+    await publisher.open()
+    await source.open()
+    yield Embedded(uri, publisher, source)
+    await publisher.close()
+    await source.close()
+
+
+async def owned(stage: Stage) -> None:
+    lease = Lease(
+        client=stage.client, key=QueueKeys("q").owner, owner="coordinator-1", ttl_ms=600_000, clock=SystemClock()
+    )
+    assert await lease.acquire()
+
+
+async def test_a_message_that_waits_to_be_polled_names_who_polls(stage: Stage, embedded: Embedded) -> None:
+    await served(stage)
+    await owned(stage)
+    await embedded.send("m1")
+    for subject in ("m1", "g"):
+        found = await explain(stage, subject, uri=embedded.uri)
+        assert found.state == "AT_SOURCE"
+        assert "coordinator-1" in found.waits_for
+
+
+async def test_a_queue_without_an_owner_waits_for_a_coordinator(stage: Stage, embedded: Embedded) -> None:
+    await served(stage)
+    await embedded.send("m1")
+    assert (await explain(stage, "m1", uri=embedded.uri)).state == "NO_COORDINATOR"
+
+
+async def test_a_delayed_message_names_its_time(stage: Stage, embedded: Embedded) -> None:
+    before = time.time_ns() // 1_000_000
+    await embedded.send("m1", delay_ms=60_000)
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert found.state == "DELAYED"
+    assert found.until_ms is not None
+    assert before + 60_000 <= found.until_ms <= time.time_ns() // 1_000_000 + 60_000
+    assert found.to_json()["until"] == iso(found.until_ms)
+
+
+async def test_a_message_that_was_taken_and_is_tracked_by_nobody_is_invisible_until(
+    stage: Stage, embedded: Embedded
+) -> None:
+    await embedded.send("m1")
+    await embedded.send("m2")
+    assert len(await embedded.source.poll(1, 0)) == 1
+    first, second = [await explain(stage, one, uri=embedded.uri) for one in ("m1", "m2")]
+    assert first.state == "INVISIBLE"
+    assert first.until_ms is not None
+    assert (second.state, second.until_ms) == ("BEHIND_AT_SOURCE", first.until_ms)
+    assert any("behind 1 older message of its group" in sentence for sentence in second.details)
+
+
+async def test_a_message_of_an_unknown_pool_goes_to_the_default_pool(stage: Stage, embedded: Embedded) -> None:
+    await stage.pool("DEFAULT-POOL")
+    await owned(stage)
+    await embedded.send("m1", pool="NEVER-HEARD-OF")
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert found.state == "AT_SOURCE"
+    assert "Its pool NEVER-HEARD-OF is not configured: it goes to DEFAULT-POOL." in found.details
+
+
+async def test_a_message_for_a_draining_pool_waits_in_its_queue(stage: Stage, embedded: Embedded) -> None:
+    await served(stage)
+    await owned(stage)
+    await PoolByHand(stage.client, "P").adjust(draining=True)
+    await embedded.send("m1")
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert found.state == "DRAINING"
+    assert any("by hand" in sentence for sentence in found.details)
+
+
+async def test_a_message_for_a_full_pool_waits_for_room(stage: Stage, embedded: Embedded) -> None:
+    pool = await served(stage, capacity=50)
+    await owned(stage)
+    await submit(pool, in_groups(50))
+    await embedded.send("m1")
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert (found.state, found.waits_for) == ("POOL_FULL", "room in pool P")
+
+
+async def test_a_pool_that_redis_does_not_know_waits_for_the_syncer(stage: Stage, embedded: Embedded) -> None:
+    await owned(stage)
+    await embedded.send("m1")
+    assert (await explain(stage, "m1", uri=embedded.uri)).state == "UNKNOWN_POOL"
+
+
+async def test_a_file_that_is_no_queue_is_named(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "no.db").write_text("no database at all" * 100)
+    found = await explain(stage, "m1", uri=f"sqlite:///{tmp_path}/no.db?queue=q")
+    assert found.state == "UNKNOWN"
+    assert "no.db" in found.details[0]
