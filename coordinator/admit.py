@@ -45,7 +45,7 @@ class Admission:
         source: Source,
         lease: Lease,
         pool_for: Callable[[str], str],
-        on_room: Callable[[str, int], None],
+        on_room: Callable[[str, int, int], None],
         alarms: Alarms,
         counts: Counter[str],
     ) -> None:
@@ -125,7 +125,7 @@ class Admission:
             returned += [(*share[first + i], CASCADE_RETRY_S) for i in sorted(answer.cascaded)]
             if answer.tag != "ok":
                 return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
-            self._on_room(code, answer.room)
+            self._on_room(code, answer.room, len(part))
             if answer.accepted < len(part):
                 self._counts["refused"] += len(entries) - first - answer.accepted
                 over = len(entries) - first - answer.accepted
@@ -153,6 +153,7 @@ class Admission:
         over = [(r, t) for r, t in seen if t.verdict in ("requeued", "acked")]
         again = [(r.received.broker_id, t.token) for r, t in seen if t.verdict == "redelivered"]
         self._counts["redelivered"] += len(again)
+        self._counts["requeued"] += sum(t.verdict == "requeued" for _, t in seen)
         if over:
             self._check_lease()
             await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])

@@ -10,6 +10,7 @@ from collections import Counter
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
 from coordinator.directory import Directory
+from coordinator.hand_back import hand_back
 from coordinator.room import Rooms
 from coordinator.takeover import reconcile, take_over
 from fleet import failpoint
@@ -18,6 +19,7 @@ from fleet.clock import Clock
 from fleet.config import QueueConfig
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
+from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE
@@ -34,6 +36,10 @@ POLL_WAIT_MS = 1000
 _RETRY_FROM_S, _RETRY_TO_S = 0.2, 5.0
 STUCK_MS = 60_000.0
 PHANTOMS_EVERY_S = 60.0
+PENDING_DELETE_MS = 14 * 24 * 3600 * 1000
+"""How long a message that was acked under an expired handle is remembered: no source keeps one for longer."""
+REMEMBERED = 5000
+"""Messages whose pools are remembered, to tell the next batch's."""
 _DRAIN_LOOK_S = 0.5
 
 
@@ -65,7 +71,9 @@ class Consumer:
         self._clock = clock
         self._rooms = rooms
         self._alarms = alarms
-        self._fed: set[str] = set()
+        self._directory = directory
+        self._fed: Counter[str] = Counter()
+        """How many messages of late went to each pool; what is older counts less and less."""
         self._queue = Queue(client, config.name, epoch=lease.epoch)
         self._draining = draining
         self.drained = False
@@ -92,7 +100,7 @@ class Consumer:
             registry=self._registry,
             queue=self._queue,
             source=self._source,
-            on_fed=self._fed.add,
+            on_fed=lambda code: self._fed.update({code: 1}),
         )
         self._alive_ms = self._clock.boot_ms()
         work = self._drain() if self._draining else self._poll()
@@ -113,6 +121,10 @@ class Consumer:
         if self._waiting is not None:
             self._waiting.cancel()
 
+    async def hand_back(self) -> int:
+        """Nobody will own the queue after us: show again what waits in the pools."""
+        return await hand_back(client=self._client, queue=self._queue, source=self._source)
+
     def is_stuck(self) -> bool:
         """Whether it has neither polled nor waited for room for a minute: something below us does not come back."""
         return self._clock.boot_ms() - self._alive_ms > STUCK_MS and not self._draining
@@ -124,7 +136,9 @@ class Consumer:
         pause_s = _RETRY_FROM_S
         while self._ours():
             self._alive_ms = self._clock.boot_ms()
-            room = await self._rooms.wait(self._fed, POLL_MOST if self._fed else FIRST_POLL_MOST)
+            shares = self._shares()
+            others = bool(self._directory.pools - shares.keys() - {DEFAULT_POOL})
+            room = await self._rooms.wait(shares, POLL_MOST if shares else FIRST_POLL_MOST, others=others)
             if not room or not self._ours():
                 continue
             self._waiting = asyncio.create_task(self._source.poll(min(room, POLL_MOST), POLL_WAIT_MS))
@@ -194,10 +208,14 @@ class Consumer:
                 return
             # One that was tracked just now may be on its way to its pool.
             before_ms = await self._registry.clock_ms() - PHANTOMS_EVERY_S * 1000
+            kept_from_ms = before_ms - PENDING_DELETE_MS
             found = 0
             async for page in self._queue.all_tracked():
                 old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
                 found += await reconcile(self._client, self._queue, self._source, old)
+                forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
+                if forgotten:
+                    await self._queue.untrack(forgotten)
             if found:
                 text = f"{found} messages of {self.config.name} were tracked and in no pool"
                 self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
@@ -210,6 +228,15 @@ class Consumer:
             self.drained = True
             log.info("queue %s is configured no more, and nothing of it is under way", self.config.name)
 
-    def _on_room(self, code: str, room: int) -> None:
-        self._fed.add(code)
+    def _shares(self) -> dict[str, float]:
+        """Which part of a batch goes to which pool, as far as that can be told from the last ones."""
+        # One that is gone from the configuration has no room, ever; its messages go elsewhere by now.
+        fed = {code: count for code, count in self._fed.items() if code in self._directory.pools}
+        total = sum(fed.values())
+        return {code: count / total for code, count in fed.items()}
+
+    def _on_room(self, code: str, room: int, taken: int) -> None:
         self._rooms.note(code, room)
+        self._fed[code] += taken
+        if sum(self._fed.values()) > REMEMBERED:
+            self._fed = Counter({pool: count // 2 for pool, count in self._fed.items() if count > 1})

@@ -23,6 +23,7 @@ from fleet.sources.base import Source
 from fleet.sources.open import open_source
 from fleet.state.connect import Client
 from fleet.state.keys import FleetKeys, QueueKeys
+from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.warnings import Severity
 
@@ -30,7 +31,7 @@ log = logging.getLogger("fleet.coordinator")
 
 _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
-_AFTER_ERROR_MS = 2000
+_AFTER_ERROR_MS, _AFTER_ERROR_MOST_MS = 2000, 60_000
 _STOP_WITHIN_S = 10.0
 
 _encode = msgspec.json.Encoder().encode
@@ -87,6 +88,7 @@ class Lead:
         self._stopping = False
         self._away = False
         self._not_before: dict[str, float] = {}
+        self._failures: dict[str, tuple[int, str]] = {}
         self._leases: dict[str, Lease] = {}
         self._over_share_since: float | None = None
         self.alive: set[str] = {name}
@@ -188,7 +190,6 @@ class Lead:
                 if self._is_stopping():
                     await lease.release()
                     break
-                await self._registry.remember_queue(name, _encode(config))
                 self._begin(config, lease)
             elif lease.held_by is not None:
                 # It lapses then, if nobody renews it: be there.
@@ -231,7 +232,12 @@ class Lead:
         source: Source | None = None
         try:
             source = open_source(name, one.config.uri, one.config.visibility_timeout_s * 1000)
+            if one.config.draining and not await self._has_work(name):
+                await self._registry.forget_queue(name)
+                return
             await source.open()
+            await self._registry.remember_queue(name, _encode(replace(one.config, draining=False)))
+            self._failures.pop(name, None)
             one.consumer = Consumer(
                 config=one.config,
                 client=self._client,
@@ -247,6 +253,8 @@ class Lead:
             )
             log.info("%s owns queue %s", self.name, name)
             await one.consumer.run()
+            if self._stopping and one.lease.held and await self._is_last():
+                await one.consumer.hand_back()
             if one.consumer.drained:
                 await self._registry.forget_queue(name)
                 del self.counts[name]
@@ -254,12 +262,11 @@ class Lead:
             log.warning("queue %s: %s", name, error)
         except FleetError as error:
             # Whatever was half done is found by the next take-over, ours or another's.
-            log.error("queue %s: %s", name, error)
+            self._note_failure(name, str(error))
             if one.restarting or not isinstance(error, StateError):
                 severity: Severity = "CRITICAL" if one.restarting else "ERROR"
                 category = "CONSUMER_RESTART_FAILED" if one.restarting else "QUEUE_UNAVAILABLE"
                 self._alarms.add(category, severity, f"queue {name}: {error}", logged=True)
-            self._not_before[name] = self._clock.boot_ms() + _AFTER_ERROR_MS
         finally:
             if source is not None:
                 await source.close()
@@ -269,6 +276,23 @@ class Lead:
                 log.debug("lease on %s not given back: %s", name, error)
             del self.owned[name]
             self._look.set()
+
+    def _note_failure(self, name: str, text: str) -> None:
+        """Try again later and later, and say so once for each reason."""
+        times, said = self._failures.get(name, (0, ""))
+        if text != said:
+            log.error("queue %s: %s", name, text)
+        self._failures[name] = times + 1, text
+        pause_ms = min(_AFTER_ERROR_MS * 2**times, _AFTER_ERROR_MOST_MS)
+        self._not_before[name] = self._clock.boot_ms() + pause_ms
+
+    async def _has_work(self, name: str) -> bool:
+        queue = Queue(self._client, name)
+        return bool(await queue.tracked_count() + await queue.settled_count())
+
+    async def _is_last(self) -> bool:
+        alive = await self._registry.alive()
+        return not any(name.startswith("coordinator-") and name != self.name for name in alive)
 
     def _lease(self, key: str) -> Lease:
         return Lease(client=self._client, key=key, owner=self.name, ttl_ms=self._ttl_ms, clock=self._clock)

@@ -47,7 +47,7 @@ async def serve(settings: Settings) -> int:
             pool = directory.config.pool(code)
             return pool.capacity if pool is not None else MIN_CAPACITY
 
-        rooms = Rooms(client=client, capacity_of=capacity_of, full=lambda: watch.memory_full)
+        rooms = Rooms(client=client, clock=clock, capacity_of=capacity_of, full=lambda: watch.memory_full)
         lead = Lead(
             name=identity.name,
             client=client,

@@ -119,6 +119,7 @@ class Life:
         self._tasks: list[asyncio.Task[None]] = []
         self.crash: BaseException | None = None
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_loop_error)
         # A lost terminal is a reason to end as well, and no reason to end in a crash.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._over.set)
@@ -131,6 +132,14 @@ class Life:
         """A task that ended with an exception ends the process: going on half alive would hide it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("ends because of an error", exc_info=error)
+            self.crash = self.crash or error
+            self._over.set()
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback that raised leaves something half done for ever: a lease that is renewed and never delivered."""
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if isinstance(error, Exception) and "callback" in str(context.get("message", "")).lower():
             self.crash = self.crash or error
             self._over.set()
 

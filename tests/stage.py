@@ -127,26 +127,26 @@ class Stage:
         pool: dict[str, Any] = {"code": POOL, "concurrency": self.concurrency, **self.pool_options}
         if self.rate is not None:
             pool["rateLimitPerMinute"] = self.rate
-        self._write_config([pool])
-        syncer = self.start("syncer", "--config", str(self._config))
+        self.write_config([pool])
+        syncer = self.start("syncer", "--config", str(self.config))
         settings = PoolKeys(POOL).settings
         with self.client() as client:
             until(lambda: bool(client.exists(settings)), 15, lambda: f"no configuration: {syncer.text()}")
 
     def configure_without_pool(self) -> None:
         """Take the pool out of the configuration while everything runs."""
-        self._write_config([])
+        self.write_config([])
 
     @property
-    def _config(self) -> Path:
+    def config(self) -> Path:
         return self.directory / "router.json"
 
-    def _write_config(self, pools: list[dict[str, Any]]) -> None:
+    def write_config(self, pools: list[dict[str, Any]]) -> None:
         queue = {"queueName": QUEUE, "queueUri": self.queue_uri, "visibilityTimeout": self.visibility_s}
         # At once and whole, as an editor or a deployment does it.
-        draft = self._config.with_suffix(".draft")
+        draft = self.config.with_suffix(".draft")
         draft.write_text(json.dumps({"queues": [queue], "processingPools": pools}))
-        draft.replace(self._config)
+        draft.replace(self.config)
 
     def workers(self) -> list[Member]:
         return [m for m in self.members if m.role == "worker" and m.alive]
@@ -221,6 +221,25 @@ class Stage:
                     values = client.hmget(keys.entries, waiting) if waiting else []
                     leases[group, epoch] = {value.split("\x1f")[4] for value in values if value}
         return leases
+
+    def holds(self, worker: Member) -> int:
+        """How many leases of it have not lapsed."""
+        groups = [group for group, _ in self.leases_of(worker)]
+        with self.client() as client:
+            seconds, micros = client.time()
+            deadlines = client.zmscore(PoolKeys(POOL).leases, groups) if groups else []
+        return sum(deadline is not None and deadline > seconds * 1000 + micros / 1000 for deadline in deadlines)
+
+    def wait_lapsed(self, worker: Member) -> None:
+        """Nobody renews what a process holds that does nothing; not even a thread of its own."""
+        began = time.monotonic()
+        until(
+            lambda: not self.holds(worker),
+            self.ttl_ms * 1.5 / 1000,
+            lambda: (
+                f"{time.monotonic() - began:.1f} s after it stopped {worker.process.pid} holds {self.holds(worker)}"
+            ),
+        )
 
     def _begun_by(self, worker: Member, at_ms: float) -> tuple[set[str], set[str]]:
         """Messages whose request it had begun and not settled; those of them that had not ended by then."""

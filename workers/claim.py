@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fleet import failpoint
 from fleet.clock import Clock
-from fleet.errors import StateError, StateUnavailable
+from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.lease import safe_deadline
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
@@ -241,6 +241,11 @@ class PoolLink:
             leases[i].yielding = True
         if answer.refused:
             self._reporter.refused(len(answer.refused))
+        for i in answer.refused:
+            if self.leases.get(leases[i].group) is leases[i]:
+                # Redis does not know it any more, so somebody else may have it: not another message under it.
+                self.drop(leases[i])
+                self._reporter.lost_lease()
         items = answer.cascaded
         for i, settlement in enumerate(settlements):
             if settlement.items and i not in answer.refused:
@@ -290,9 +295,12 @@ class PoolLink:
                     raise StateUnavailable("the answer was thrown away by a failpoint")
                 self._on_state(None)
                 self._asked_at_ms = 0.0
-            except StateError as error:
+            except (StateUnavailable, StateFull) as error:
                 self._on_state(error)
                 self._in_doubt = True
+                if self.stopping and not settlements:
+                    # Nothing to settle: what the outbox holds the leader copies.
+                    return Exchanged("ok", None, set(), set(), [], [], self.policy), 0.0
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)
                 continue

@@ -13,7 +13,7 @@ from fleet.clock import Clock
 from fleet.delivery.classify import classify
 from fleet.delivery.client import HttpClient
 from fleet.delivery.reply import Reply
-from fleet.outcome import Failed, Outcome, Unreachable
+from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
 from workers.gate import Gate, gate
@@ -66,7 +66,7 @@ class Mediator:
             )
         except Exception as error:
             # libcurl refuses some URLs outright. Another attempt would not help, another message may go well.
-            outcome = Failed(f"the request cannot be made: {error}")
+            outcome = Rejected(0, f"the request cannot be made: {error}")
             asyncio.get_running_loop().call_soon(self._report, lease, outcome)
             return
         if failpoint.is_armed("requested"):

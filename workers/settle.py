@@ -225,7 +225,8 @@ class Reporter:
                         break
                     except StateError as error:
                         # They are safe in the outbox: should we die, the leader copies them.
-                        log.debug("outcomes of %s wait: %s", name, error)
+                        if pause_s == _RETRY_FROM_S:
+                            log.warning("outcomes of %s wait in the outbox: %s", name, error)
                         await asyncio.sleep(pause_s)
                         pause_s = min(pause_s * 2, _RETRY_TO_S)
                 failpoint.hit("copied")

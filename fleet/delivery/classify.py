@@ -63,6 +63,8 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
             return Unreachable(_reason("no connection in time", detail))
         case "REFUSED":
             return Unreachable(_reason("no connection", detail))
+        case "BAD_URL":
+            return Rejected(0, _reason("no URL that could be called", detail))
         case "UNRESOLVED":
             return Unreachable(_reason("host name has no address", detail))
         case "RESET":

@@ -19,6 +19,7 @@ _KINDS: dict[int, ErrorKind] = {
     pycurl.E_SEND_ERROR: "RESET",
     pycurl.E_PARTIAL_FILE: "RESET",
     pycurl.E_UNSUPPORTED_PROTOCOL: "PROTOCOL",
+    pycurl.E_URL_MALFORMAT: "BAD_URL",
     pycurl.E_FTP_WEIRD_SERVER_REPLY: "PROTOCOL",  # the same number for HTTP
     pycurl.E_HTTP2: "PROTOCOL",
     _HTTP2_STREAM: "PROTOCOL",

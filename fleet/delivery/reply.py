@@ -16,6 +16,7 @@ ErrorKind = Literal[
     "UNRESOLVED",  # the host name has no address
     "RESET",  # the connection ended before the answer did
     "PROTOCOL",  # what was answered is not HTTP as we take it, or TLS failed
+    "BAD_URL",  # no URL that could ever be called
     "FORBIDDEN_ADDRESS",  # the host leads to an address that we never call
     "OTHER",
 ]

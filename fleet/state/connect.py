@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -87,7 +88,11 @@ async def subscribe_connection(client: Client, url: str) -> Redis:
     """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel."""
     if not isinstance(client, RedisCluster):
         return client  # type: ignore[no-any-return]
-    return _client(url, _TIMEOUT_S)
+    # Any node but always the same one: should it be the one that is away, nobody would be woken.
+    node = random.choice(client.get_nodes())  # noqa: S311
+    plain = _client(url, _TIMEOUT_S)
+    plain.connection_pool.connection_kwargs.update(host=node.host, port=node.port)
+    return plain
 
 
 def _client(url: str, timeout_s: float) -> Redis:

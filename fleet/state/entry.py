@@ -57,9 +57,15 @@ class Entry:
         return self.key, self.lane, "h" if self.high_priority else "r", self.batch, value
 
 
+_FIELDS = 9
+
+
 def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
     queue, _, broker_id = key.rpartition(SEP)
-    token, batch, submitted_ms, holds, message_id, target, auth_token, group, policy = value.split(SEP)
+    fields = value.split(SEP)
+    # Written by an older release, it has fewer: fields are only ever added at the end.
+    fields += [""] * (_FIELDS - len(fields))
+    token, batch, submitted_ms, holds, message_id, target, auth_token, group, policy = fields[:_FIELDS]
     return Entry(
         queue,
         broker_id,

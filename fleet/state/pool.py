@@ -190,6 +190,12 @@ class Pool:
         flags, records = await s(self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys))
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
+    async def recall(self, queue: str, most: int) -> list[tuple[str, str]]:
+        """Take back (broker id, token) of what is queued of one queue and not under a lease, in order."""
+        s = script("recall")
+        flat = await s(self.client, s.keys_of(self.keys), [queue, most])
+        return list(zip(flat[0::2], flat[1::2], strict=True))
+
     async def room(self, tell_at: int | None = None) -> int:
         """How many more messages it takes; below `tell_at` it will publish its code when it has that many."""
         s = script("room")

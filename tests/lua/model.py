@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.state.entry import Entry, nack, outbox_item
-from fleet.state.pool import Settlement
+from fleet.state.pool import SHARE, Settlement
 
 RATE_WINDOW_MS = 60_500
-FAILED_BATCH_MS = 600_000
+FAILED_BATCH_MS = 60_000
 
 
 @dataclass
@@ -46,8 +46,19 @@ class ModelPool:
     # Submit -------------------------------------------------------------------------------------
 
     def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
-        """One share: (how many from the front were taken, which of them are cascaded)."""
+        """In shares: (how many from the front were taken, which of them are cascaded)."""
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.now_ms}
+        share, accepted, cascaded = min(SHARE, self.capacity), 0, set[int]()
+        for first in range(0, len(entries), share):
+            part = entries[first : first + share]
+            taken, marked = self._submit_share(part)
+            if taken < len(part):
+                break
+            accepted += taken
+            cascaded |= {first + i for i in marked}
+        return accepted, cascaded
+
+    def _submit_share(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
         fresh: dict[str, Entry] = {}
         cascaded = set()
         for i, entry in enumerate(entries):

@@ -103,9 +103,10 @@ async def test_a_cascaded_message_takes_no_room(stage: Stage) -> None:
 
 
 async def test_a_refused_share_says_nothing_of_cascades(stage: Stage) -> None:
-    pool = await stage.pool(capacity=1)
+    pool = await stage.pool(capacity=3)
     await submit(pool, [entry("1")])
     await settle(pool, settlement(await claim_one(pool), **FAILS))
+    await submit(pool, [entry("v", "j"), entry("w", "k")])
     answer = await pool.submit("q", OWNER_EPOCH, [entry("2"), entry("x", "h"), entry("y", "i")])
     assert (answer.accepted, answer.cascaded) == (0, frozenset())
 
@@ -114,7 +115,7 @@ async def test_the_mark_of_a_failed_batch_expires(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, [entry("1")])
     await settle(pool, settlement(await claim_one(pool), **FAILS))
-    stage.advance(599_999)
+    stage.advance(59_999)
     assert (await pool.submit("q", OWNER_EPOCH, [entry("2")])).cascaded == {0}
     stage.advance(1)
     await submit(pool, [entry("2")])

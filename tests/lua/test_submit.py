@@ -148,3 +148,9 @@ async def test_thousands_of_messages_in_one_submit_all_arrive_in_order(stage: St
     claimed = await claim_one(pool, chunk=9_000)
     assert broker_ids(claimed) == [f"g{i}" for i in range(9_000)]
     assert await pool.room() == 8_000
+
+
+async def test_a_pool_smaller_than_a_share_takes_what_it_has_room_for(stage: Stage) -> None:
+    pool = await stage.pool(capacity=10)
+    answer = await pool.submit("q", OWNER_EPOCH, in_groups(40))
+    assert (answer.tag, answer.accepted, answer.room) == ("ok", 10, 0)

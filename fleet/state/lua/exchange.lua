@@ -19,7 +19,7 @@ local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]
 local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local now = time_ms(ARGV[1])
 local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
-local FAILED_BATCH_MS = 600000 -- a batch is submitted whole long before that
+local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
 local SWEEP = 100
 local HELD_SHARE = 4 -- a group that is tried again in place keeps at most this part of the pool's capacity
 
@@ -29,12 +29,10 @@ local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or ''
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
 local at = 9
-if trims > 0 then
-  redis.call('HDEL', outbox, unpack(ARGV, at + 1, at + trims))
-  at = at + trims
-else
-  redis.call('HDEL', outbox, '')
-end
+local trimmed = { '' }
+for i = 1, trims do trimmed[i] = ARGV[at + i] end
+call_many('HDEL', outbox, trimmed)
+at = at + trims
 
 -- Settle ------------------------------------------------------------------------------------------
 
@@ -130,7 +128,9 @@ for i = 1, settlements do
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
       if cascade_ms then
+        redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
         redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
+        redis.call('PEXPIRE', failed, FAILED_BATCH_MS)
         if cascade(high_group .. group, batch, cascade_ms, cascaded, gone) == 0 then redis.call('SREM', high, group) end
         cascade(regular_group .. group, batch, cascade_ms, cascaded, gone)
       end

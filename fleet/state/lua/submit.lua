@@ -21,6 +21,7 @@ if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) e
 
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
+share = math.max(1, math.min(share, capacity)) -- a share that could never fit would be refused for ever
 local held = redis.call('HLEN', entries)
 
 local cascaded, fresh, pushes, order = {}, {}, {}, {}
