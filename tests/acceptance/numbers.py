@@ -178,6 +178,16 @@ NEVER: Answer = (0, {}, {})
 """No answer until the endpoint is let go."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
 class ToldEndpoint:
     """Answers the requests for a message as told, in turn, and acks what it was told nothing of."""
 
@@ -186,6 +196,7 @@ class ToldEndpoint:
         self.otherwise = ACKED
         self.seen: list[tuple[str, float]] = []
         """The message of each request, and when it came in (ms)."""
+        self.requests: list[Sent] = []
         self.answered_ms: dict[str, float] = {}
         self.go = threading.Event()
         self._lock = threading.Lock()
@@ -226,7 +237,9 @@ class ToldEndpoint:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                endpoint.requests.append(Sent(self.command, self.path, dict(self.headers), data))
+                body = json.loads(data)
                 status, headers, reply = endpoint._answer(body["messageId"])
                 data = json.dumps(reply).encode()
                 try:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator.acknowledge import Acknowledger
-from coordinator.admit import Admission
-from fleet.alarms import Alarms
-from fleet.clock import SystemClock
-from fleet.lease import Lease
-from fleet.sources.base import Depth, Held, Received
-from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.queue import Queue
-from fleet.state.warnings import Warnings
+from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
 from tests.stage import until
 
@@ -116,62 +105,16 @@ def test_scenario_2_a_timeout_in_the_middle_keeps_what_was_acked_and_nacks_the_r
         until(lambda: _is_clean(house), 10, house.logs)
 
 
-class SourceWithoutGroups:
-    """A queue that would show the rest of a group while an older message of it is delayed."""
-
-    name = "q"
-    holds_groups = False
-    visibility_ms = 60_000
-
-    def __init__(self) -> None:
-        self.acked: list[str] = []
-        self.nacked: dict[str, int] = {}
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
-        return []
-
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
-        self.acked += [h.broker_id for h in held]
-        return [True] * len(held)
-
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
-        self.nacked |= {h.broker_id: delay_ms for h, delay_ms in held}
-        return [True] * len(held)
-
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
-        return [True] * len(held)
-
-    async def depth(self) -> Depth:
-        return Depth(0, 0, 0.0)
-
-
 async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_group_alone(tmp_path: Path) -> None:
     with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}, queues=()) as house:
         endpoint.tell["m1"] = [(429, {"Retry-After": "20"}, {})]
         house.settle_in()
-        async with connected(house.redis_server.url) as client:
-            lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
-            assert await lease.acquire()
-            source, queue = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch)
-            admission = Admission(
-                client=client,
-                queue=queue,
-                source=source,
-                lease=lease,
-                pool_for=lambda code: code,
-                on_room=lambda *_: None,
-                alarms=Alarms(warnings=Warnings(client), source="us"),
-                counts=Counter(),
-            )
+        async with an_intake(house.redis_server.url) as intake:
             for batch in (("m1", "m2"), ("m3", "m4")):
-                bodies = [message(i, "order-12345", "P", endpoint.url) for i in batch]
-                await admission.admit([Received(b["id"], f"handle-{b['id']}", json.dumps(b).encode()) for b in bodies])
+                group = {"messageGroupId": "order-12345", "mediationTarget": endpoint.url}
+                await intake.admission.admit([received(i, **group) for i in batch])
             house.start("worker")
-            acknowledger = Acknowledger(queue=queue, source=source, lease=lease, counts=Counter())
+            source, acknowledger = intake.source, intake.acknowledger
             applying = asyncio.create_task(acknowledger.run())
             async with asyncio.timeout(20):
                 while len(source.acked) + len(source.nacked) < 4:
@@ -180,6 +123,22 @@ async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_gr
             acknowledger.stop()
             await applying
         assert endpoint.ids() == ["m1", "m3", "m4"]
-        assert source.acked == ["m3", "m4"]
+        assert source.acked == ["handle-m3", "handle-m4"]
         # Not 10 s: this source would show the sibling before the head of its group.
-        assert source.nacked == {"m1": 20_000, "m2": 20_000}
+        assert source.nacked == {"handle-m1": 20_000, "handle-m2": 20_000}
+
+
+def test_a_delivery_is_the_request_of_the_seed(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        house.publish([message("m1", "g", "P", f"{endpoint.url}orders?x=1", authToken="s3cret", mediationType="HTTP")])
+        house.settle_in()
+        house.crew()
+        until(lambda: endpoint.ids() == ["m1"], 20, house.logs)
+        (request,) = endpoint.requests
+        assert (request.method, request.path, request.body) == ("POST", "/orders?x=1", b'{"messageId":"m1"}')
+        headers = {name: request.headers[name] for name in ("Authorization", "Content-Type", "Accept")}
+        assert headers == {
+            "Authorization": "Bearer s3cret",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }

@@ -1,0 +1,106 @@
+"""A way in without a coordinator: what admits batches, on a real Redis, beside a source that remembers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.acknowledge import Acknowledger
+from coordinator.admit import Admission
+from fleet.alarms import Alarms
+from fleet.clock import SystemClock
+from fleet.lease import Lease
+from fleet.message import DEFAULT_POOL
+from fleet.sources.base import Depth, Held, Received
+from fleet.state.connect import Client, connected
+from fleet.state.keys import QueueKeys
+from fleet.state.pool import Pool, PoolSettings
+from fleet.state.queue import Queue
+from fleet.state.warnings import Warnings
+
+
+class SourceWithoutGroups:
+    """A queue that would show the rest of a group while an older message of it is delayed."""
+
+    name = "q"
+    holds_groups = False
+    visibility_ms = 60_000
+
+    def __init__(self) -> None:
+        self.acked: list[str] = []
+        """Handles, in the order in which they were acked."""
+        self.nacked: dict[str, int] = {}
+        """Handle → delay in ms, in the order in which they were nacked."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        return []
+
+    async def ack(self, held: Sequence[Held]) -> list[bool]:
+        self.acked += [h.handle for h in held]
+        return [True] * len(held)
+
+    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        self.nacked |= {h.handle: delay_ms for h, delay_ms in held}
+        return [True] * len(held)
+
+    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        return [True] * len(held)
+
+    async def depth(self) -> Depth:
+        return Depth(0, 0, 0.0)
+
+
+@dataclass
+class Intake:
+    client: Client
+    source: SourceWithoutGroups
+    queue: Queue
+    admission: Admission
+    acknowledger: Acknowledger
+    alarms: Alarms
+    counts: Counter[str]
+
+    async def pool(self, code: str, **settings: Any) -> Pool:
+        pool = Pool(self.client, code)
+        await pool.configure("1", PoolSettings(**{"concurrency": 10, "capacity": 200, **settings}))
+        return pool
+
+    async def warned(self) -> list[tuple[str, str]]:
+        await self.alarms.flush()
+        return [(warning.category, warning.severity) for warning in await Warnings(self.client).list()]
+
+
+def received(broker_id: str, handle: str = "", **body: Any) -> Received:
+    body = {"id": broker_id, "poolCode": "P", "mediationTarget": "http://127.0.0.1:9/", **body}
+    return Received(broker_id, handle or f"handle-{broker_id}", json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def an_intake(url: str, *, pools: Sequence[str] = ("P",)) -> AsyncIterator[Intake]:
+    """Owner of queue `q`; what names another pool than `pools` goes to the default one."""
+    async with connected(url) as client:
+        lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
+        assert await lease.acquire()
+        source, queue, counts = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch), Counter[str]()
+        alarms = Alarms(warnings=Warnings(client), source="us")
+        admission = Admission(
+            client=client,
+            queue=queue,
+            source=source,
+            lease=lease,
+            pool_for=lambda code: code if code in pools else DEFAULT_POOL,
+            on_room=lambda *_: None,
+            alarms=alarms,
+            counts=counts,
+        )
+        acknowledger = Acknowledger(queue=queue, source=source, lease=lease, counts=counts)
+        yield Intake(client, source, queue, admission, acknowledger, alarms, counts)
+        await alarms.flush()

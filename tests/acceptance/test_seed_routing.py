@@ -1,0 +1,122 @@
+"""The routing of seed 000, section 6: what becomes of each message of a batch, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
+from fleet.sources.base import Received
+from fleet.state.entry import ACK, outbox_item
+from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.pool import Claim, Pool, Settlement
+from tests.acceptance.intake import Intake, an_intake, received
+from tests.servers import RedisServer
+
+
+async def _claim(pool: Pool, want: int = 50) -> list[Claim]:
+    return (await pool.exchange("w", ttl_ms=60_000, want=want, chunk=50)).claims
+
+
+async def _apply(intake: Intake) -> None:
+    """Let what is settled reach the source."""
+    applying = asyncio.create_task(intake.acknowledger.run())
+    async with asyncio.timeout(10):
+        while await intake.queue.settled_count():
+            intake.acknowledger.wake.set()
+            await asyncio.sleep(0.005)
+    intake.acknowledger.stop()
+    await applying
+
+
+async def test_a_redelivery_of_what_is_under_way_swaps_its_handle_and_is_acked_with_the_new_one(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit([received("a", "first")])
+        await intake.admission.admit([received("a", "second")])
+        assert (intake.source.acked, intake.source.nacked) == ([], {})
+        (claimed,) = await _claim(pool)
+        (entry,) = claimed.entries
+        item = outbox_item(entry, ACK)
+        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.group, claimed.epoch, [item])])
+        await intake.queue.report([("a", entry.token, ACK)])
+        await _apply(intake)
+        assert intake.source.acked == ["second"]
+        assert await intake.queue.tracked_count() == 0
+
+
+async def test_a_copy_that_somebody_queued_again_is_acked_and_the_original_goes_on(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit([received("a")])
+        await intake.admission.admit([received("b", id="a")])
+        assert intake.source.acked == ["handle-b"]
+        assert [entry.broker_id for claim in await _claim(pool) for entry in claim.entries] == ["a"]
+
+
+async def test_duplicates_inside_a_batch_are_told_apart_too(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit([received("a"), received("b", id="a"), received("a", "newer")])
+        assert intake.source.acked == ["handle-b"]
+        assert [entry.broker_id for claim in await _claim(pool) for entry in claim.entries] == ["a"]
+        (tracked,) = await intake.queue.tracked(["a"])
+        assert tracked is not None
+        assert tracked.handle == "newer"
+
+
+async def test_a_pool_without_room_for_its_share_of_the_batch_takes_none_of_it(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url, pools=("P", "ROOMY")) as intake:
+        full, roomy = await intake.pool("P", capacity=50), await intake.pool("ROOMY")
+        await intake.admission.admit([received(f"x{i}") for i in range(40)])
+        batch = [received(f"y{i}", messageGroupId=f"g{i % 3}") for i in range(11)]
+        await intake.admission.admit([*batch, received("z", poolCode="ROOMY")])
+        assert intake.source.nacked == {f"handle-y{i}": 30_000 for i in range(11)}
+        assert list(intake.source.nacked) == [f"handle-y{i}" for i in range(11)], "handed back in order"
+        assert await full.room() == 10
+        assert await roomy.room() == 199, "another pool of the batch is not touched by it"
+        assert await intake.queue.tracked_count() == 41, "what goes back is tracked no more"
+        assert await intake.warned() == [("QUEUE_FULL", "WARN")]
+
+
+async def test_what_names_an_unknown_pool_goes_to_the_default_pool_with_a_warning(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        await intake.pool("P")
+        default = await intake.pool(DEFAULT_POOL)
+        await intake.admission.admit([received("a", poolCode="NOWHERE"), received("b", poolCode="")])
+        assert sorted(e.broker_id for claim in await _claim(default) for e in claim.entries) == ["a", "b"]
+        assert set(await intake.warned()) == {("ROUTING", "WARN")}
+        assert intake.counts["default_pool"] == 2
+
+
+async def test_messages_without_a_group_share_one_and_come_one_at_a_time(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit(
+            [received("a"), received("b", messageGroupId=None), received("c", messageGroupId="")]
+        )
+        (claimed,) = await _claim(pool)
+        assert claimed.group == DEFAULT_GROUP == "__DEFAULT__"
+        assert [entry.broker_id for entry in claimed.entries] == ["a", "b", "c"]
+
+
+async def test_a_batch_has_an_id_of_its_own(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        for batch in (("a", "b"), ("c", "d")):
+            await intake.admission.admit([received(i) for i in batch])
+        (claimed,) = await _claim(pool)
+        first, second, third, fourth = [entry.batch for entry in claimed.entries]
+        assert first == second != third == fourth
+
+
+async def test_a_body_that_cannot_be_read_is_acked_and_kept(redis_server: RedisServer) -> None:
+    async with an_intake(redis_server.url) as intake:
+        await intake.pool("P")
+        await intake.admission.admit([Received("a", "handle-a", b"{not json"), received("b")])
+        assert intake.source.acked == ["handle-a"]
+        (letter,) = await intake.client.lrange(QueueKeys("q").dead, 0, -1)
+        assert json.loads(letter)["body"] == "{not json"
+        assert await intake.client.hlen(PoolKeys("P").entries) == 1
