@@ -1,12 +1,20 @@
-"""Which addresses are never called: those where a cloud tells its secrets to whoever is on the machine.
+"""Which hosts and addresses may be called: `[egress]`, and never those where a cloud tells its secrets.
 
-Judged on the address that a connection is opened to, not on the URL: `0x7f.1`, a DNS name, or an IPv6
+Addresses are judged when a connection is opened to them, not by the URL: `0x7f.1`, a DNS name, or an IPv6
 form of an IPv4 address all lead to the same host, and a name may change between two look-ups.
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from fleet.delivery.origin import host_of, normal_host
+from fleet.errors import InvalidConfig
+
+Network = IPv4Network | IPv6Network
 
 _METADATA_V4 = (
     ip_network("169.254.0.0/16"),  # link-local: AWS, Azure, Google, ECS task credentials
@@ -26,6 +34,77 @@ _V4_IN_LOW_BITS = (
     ip_network("64:ff9b:1::/48"),  # NAT64 of a site; the /96 layout is the one in use
 )
 _SIX_TO_FOUR = ip_network("2002::/16")
+_TEREDO = ip_network("2001::/32")
+_HOST_RULE = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """One of the two lists, sorted by kind."""
+
+    networks: tuple[Network, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """`example.com` for the name and all beneath it, `.example.com` for those beneath alone."""
+
+    def __bool__(self) -> bool:
+        return bool(self.networks or self.hosts)
+
+    def has_host(self, name: str) -> bool:
+        return any(
+            name.endswith(host) if host.startswith(".") else name == host or name.endswith(f".{host}")
+            for host in self.hosts
+        )
+
+
+class Rules:
+    """Deny wins over allow. An empty allow is everything but metadata services, which are never called.
+
+    Where allow names hosts, a host name must be one of them, and may lead to any address; an address that a URL
+    carries itself must be in an allowed network. Where allow has networks alone, any name may be called that leads
+    there. So ask both: `forbids_url` before the request, and `forbids_address` for each connection.
+    """
+
+    __slots__ = ("_allow", "_deny")
+
+    def __init__(self, *, allow: _List, deny: _List) -> None:
+        self._allow = allow
+        self._deny = deny
+
+    def forbids_url(self, url: str) -> bool:
+        """Whether its host is forbidden. libcurl reads more as a URL than we do: such a one is forbidden too."""
+        if not (self._allow or self._deny.hosts):
+            return False  # what is left to judge are addresses
+        return self.forbids_host(host_of(url))
+
+    def forbids_host(self, host: str) -> bool:
+        """Whether a URL with this host, a name or an address, may not be called."""
+        normal = normal_host(host)
+        if not normal:
+            return True
+        address = _parsed(normal)
+        if address is not None:
+            return self._is_denied(address) or bool(self._allow and not _reaches(address, self._allow.networks))
+        if self._deny.has_host(normal):
+            return True
+        return bool(self._allow.hosts) and not self._allow.has_host(normal)
+
+    def forbids_address(self, text: str) -> bool:
+        """Whether no connection may be opened to this numeric address. What is no address is never called."""
+        address = _parsed(text)
+        if address is None or self._is_denied(address):
+            return True
+        if not self._allow or self._allow.hosts:
+            return False  # the URL's host was allowed by its name
+        return not _reaches(address, self._allow.networks)
+
+    def _is_denied(self, address: IPv4Address | IPv6Address) -> bool:
+        forms = (address, *_embedded_v4(address))
+        return any(_is_metadata(form) or any(form in network for network in self._deny.networks) for form in forms)
+
+
+def egress_rules(allow: Sequence[str], deny: Sequence[str]) -> Rules:
+    """Networks (`10.0.0.0/8`), addresses (`::1`) and hosts (`example.com`, `*.example.com`) of `[egress]`."""
+    return Rules(allow=_list("allow", allow), deny=_list("deny", deny))
 
 
 def is_metadata_address(address: str) -> bool:
@@ -33,25 +112,71 @@ def is_metadata_address(address: str) -> bool:
 
     What is not an address at all is called one too: what cannot be judged is not called.
     """
+    parsed = _parsed(address)
+    return parsed is None or any(_is_metadata(form) for form in (parsed, *_embedded_v4(parsed)))
+
+
+def _list(name: str, rules: Sequence[str]) -> _List:
+    networks: list[Network] = []
+    hosts: list[str] = []
+    for rule in rules:
+        text = rule.strip().lower()
+        try:
+            networks.append(ip_network(text.removeprefix("[").removesuffix("]")))
+            continue
+        except ValueError as error:
+            # With digits alone at its end, or a colon, it was meant as an address.
+            if "/" in text or ":" in text or re.search(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)\.?$", text):
+                raise InvalidConfig(f"[egress] {name}: {rule!r}: {error}") from None
+        host = _host_rule(text)
+        if host is None:
+            raise InvalidConfig(f"[egress] {name}: {rule!r} is no network, no address and no host name")
+        hosts.append(host)
+    return _List(tuple(networks), tuple(hosts))
+
+
+def _host_rule(text: str) -> str | None:
+    text = text.removesuffix(".")
+    beneath = text.startswith((".", "*."))
+    name = text.partition(".")[2] if beneath else text
+    normal = normal_host(name) if name else ""
+    if not normal or not _HOST_RULE.fullmatch(normal):
+        return None
+    return f".{normal}" if beneath else normal
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
-        parsed = ip_address(address.partition("%")[0])
+        return ip_address(address.partition("%")[0])
     except ValueError:
-        return True
-    if isinstance(parsed, IPv4Address):
-        return _is_metadata_v4(parsed)
-    if any(parsed in network for network in _METADATA_V6):
-        return True
-    embedded = _embedded_v4(parsed)
-    return embedded is not None and _is_metadata_v4(embedded)
+        return None
 
 
-def _is_metadata_v4(address: IPv4Address) -> bool:
-    return any(address in network for network in _METADATA_V4)
+def _is_metadata(address: IPv4Address | IPv6Address) -> bool:
+    return any(address in network for network in (_METADATA_V4 if address.version == 4 else _METADATA_V6))
 
 
-def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
+def _reaches(address: IPv4Address | IPv6Address, networks: Sequence[Network]) -> bool:
+    """Whether it is in one of them, itself or the IPv4 address that is called in its place."""
+    forms = [address]
+    if isinstance(address, IPv6Address) and any(address in network for network in _V4_IN_LOW_BITS):
+        forms.append(_low_v4(address))
+    return any(form in network for form in forms for network in networks)
+
+
+def _low_v4(address: IPv6Address) -> IPv4Address:
+    return IPv4Address(int(address) & 0xFFFF_FFFF)
+
+
+def _embedded_v4(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
+    """Every IPv4 address that a packet to this one may end at."""
+    if isinstance(address, IPv4Address):
+        return ()
     if any(address in network for network in _V4_IN_LOW_BITS):
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
+        return (_low_v4(address),)
     if address in _SIX_TO_FOUR:
-        return IPv4Address((int(address) >> 80) & 0xFFFF_FFFF)
-    return None
+        return (IPv4Address((int(address) >> 80) & 0xFFFF_FFFF),)
+    if address in _TEREDO:
+        # Its server, and its client in inverted bits.
+        return (IPv4Address((int(address) >> 64) & 0xFFFF_FFFF), IPv4Address(~int(address) & 0xFFFF_FFFF))
+    return ()

@@ -1,4 +1,4 @@
-"""Standard Webhooks signatures. What is expected was published with the specification, or computed by `openssl dgst`."""
+"""Standard Webhooks signatures. What is expected was published with the specification, or made by `openssl dgst`."""
 
 from __future__ import annotations
 
