@@ -52,6 +52,25 @@ class Histogram:
         return Histogram.from_list([values.get(place, 0) for place in range(len(BOUNDS_S) + 2)])
 
 
+class Histograms:
+    """One process's, by what they measure and by label, as a heartbeat's `histograms` carries them."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, Histogram]] = {}
+
+    def observe(self, name: str, label: str, seconds: float) -> None:
+        labels = self._of.get(name)
+        if labels is None:
+            labels = self._of[name] = {}
+        found = labels.get(label)
+        if found is None:
+            found = labels[label] = Histogram()
+        found.observe(seconds)
+
+    def to_json(self) -> dict[str, dict[str, list[int]]]:
+        return {name: {label: one.to_list() for label, one in labels.items()} for name, labels in self._of.items()}
+
+
 class Exposition:
     """Families of metrics as text, each with its help and kind, its samples together."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from fleet.errors import StateError
 from fleet.state.registry import Registry
+from fleet.state.scripts import call_times
 from fleet.state.totals import Tally, counters_of
 
 log = logging.getLogger("fleet")
@@ -100,7 +101,9 @@ class Heartbeat:
             self._on_alive(alive)
 
     async def _count(self, described: dict[str, Any]) -> None:
-        await self._tally.add(counters_of({"role": self._identity.role, **described}), now_ms=time.monotonic() * 1000)
+        record = {"role": self._identity.role, **described}
+        record["histograms"] = {**record.get("histograms", {}), **call_times.to_json()}
+        await self._tally.add(counters_of(record), now_ms=time.monotonic() * 1000)
 
     async def leave(self) -> None:
         try:

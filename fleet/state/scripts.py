@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -11,8 +12,11 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from fleet.metrics import Histograms
 from fleet.state.connect import Client, translated
 
+call_times = Histograms()
+"""How long this process waited for each script, the failed calls too; its heartbeat tells."""
 SEP = "\x1f"
 """Separates the fields of our records; no validated field can contain it."""
 
@@ -32,12 +36,16 @@ class Script:
         return [str(getattr(family, key)) for key in self.keys]
 
     async def __call__(self, client: Client, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        with translated():
-            try:
-                return await client.evalsha(self.digest, len(keys), *keys, *arguments)
-            except NoScriptError:
-                # The server restarted or failed over, and its script cache is gone. EVAL fills it again.
-                return await client.eval(self.source, len(keys), *keys, *arguments)
+        started_s = time.perf_counter()
+        try:
+            with translated():
+                try:
+                    return await client.evalsha(self.digest, len(keys), *keys, *arguments)
+                except NoScriptError:
+                    # The server restarted or failed over, and its script cache is gone. EVAL fills it again.
+                    return await client.eval(self.source, len(keys), *keys, *arguments)
+        finally:
+            call_times.observe("redis_call", self.name, time.perf_counter() - started_s)
 
 
 @cache

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.metrics import BOUNDS_S, Exposition, Histogram
+from fleet.metrics import BOUNDS_S, Exposition, Histogram, Histograms
 
 
 def observed(*seconds: float) -> Histogram:
@@ -59,3 +59,15 @@ def test_the_buckets_of_a_histogram_are_cumulative_and_end_with_all() -> None:
         'took_seconds_sum{pool="P"} 2000.304',
         'took_seconds_count{pool="P"} 4',
     ]
+
+
+def test_a_process_measures_by_what_and_for_whom() -> None:
+    measured = Histograms()
+    measured.observe("wait", "P", 0.002)
+    measured.observe("wait", "Q", 0.3)
+    measured.observe("wait", "P", 0.002)
+    measured.observe("delivery", "P", 5)
+    assert measured.to_json() == {
+        "wait": {"P": observed(0.002, 0.002).to_list(), "Q": observed(0.3).to_list()},
+        "delivery": {"P": observed(5).to_list()},
+    }
