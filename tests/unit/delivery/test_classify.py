@@ -14,6 +14,32 @@ from fleet.delivery.reply import ErrorKind, Reply
 
 ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "responses.json").read_text())
 
+# The rows of the seed's table, in its words and order; then those that DESIGN adds to it.
+TABLE = [
+    "200 ack=true",
+    "200 ack=false, delay provided",
+    "200 ack=false, no delay",
+    "200 JSON parse error",
+    "400",
+    "401-499 (except 404, 429)",
+    "404",
+    "429 Retry-After header present (integer)",
+    "429 no Retry-After header",
+    "501",
+    "5xx (not 501)",
+    "unexpected (not 4xx/5xx)",
+    "HttpConnectTimeoutException",
+    "ConnectException",
+    "UnresolvedAddressException",
+    "HttpTimeoutException",
+    "IOException (general)",
+    "any other exception",
+    "DESIGN: JSON without ack",
+    "DESIGN: over 64 KiB",
+    "DESIGN: encoded",
+    "DESIGN: 2xx other than 200",
+]
+
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["case"] for row in ROWS])
 def test_a_reply_is_classified_as_its_row_says(row: dict[str, Any]) -> None:
@@ -24,6 +50,11 @@ def test_a_reply_is_classified_as_its_row_says(row: dict[str, Any]) -> None:
     expected = dict(row["is"])
     assert type(outcome) is getattr(outcomes, expected.pop("outcome"))
     assert {name: getattr(outcome, name) for name in expected} == expected
+
+
+def test_every_row_of_the_table_is_a_case() -> None:
+    assert sorted(row["row"] for row in ROWS if "row" in row) == sorted(TABLE)
+    assert len({row["case"] for row in ROWS}) == len(ROWS)
 
 
 def test_the_rows_cover_every_error_and_every_status_class() -> None:
