@@ -12,6 +12,7 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
+from fleet.delivery.egress import egress_rules
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
@@ -28,7 +29,9 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
     tame_collector()
     identity, life, clock = Identity.new("worker"), Life(), SystemClock()
     async with connected(settings.redis.url) as client:
+        rules = egress_rules(settings.egress.allow, settings.egress.deny)
         http = HttpClient(
+            forbidden=rules.forbids_address,
             http_version=settings.http.version,
             connect_timeout_ms=settings.http.connect_timeout_ms,
             max_idle_connections=settings.worker.max_in_flight * 2,
@@ -43,6 +46,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
             alarms=Alarms(warnings=Warnings(client), source=identity.name),
             ttl_ms=settings.lease.ttl_ms,
             timeout_ms=settings.http.timeout_ms,
+            forbids_url=rules.forbids_url,
             max_in_flight=settings.worker.max_in_flight,
             pool_globs=pool_globs,
         )

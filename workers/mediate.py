@@ -32,6 +32,7 @@ class Mediator:
         client: HttpClient,
         clock: Clock,
         timeout_ms: int,
+        forbids_url: Callable[[str], bool],
         on_outcome: Callable[[GroupLease, Outcome, float], None],
         on_blocked: Callable[[GroupLease, Gate], None],
         backoff_s: tuple[float, float] = BACKOFF_S,
@@ -39,6 +40,7 @@ class Mediator:
         self._client = client
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._forbids_url = forbids_url
         self._on_outcome = on_outcome
         self._on_blocked = on_blocked
         self._backoff_s = backoff_s
@@ -56,6 +58,10 @@ class Mediator:
             return
         lease.attempt += 1
         entry = lease.entry
+        if self._forbids_url(entry.target):
+            # By its name; by its address it is judged when it is connected to. Not acked: the rule may be the mistake.
+            asyncio.get_running_loop().call_soon(self._report, lease, Unreachable("egress rules forbid its host"))
+            return
         try:
             lease.transfer = self._client.post(
                 entry.target,

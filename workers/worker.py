@@ -6,7 +6,7 @@ import asyncio
 import fnmatch
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from fleet.alarms import Alarms
@@ -50,6 +50,7 @@ class Worker:
         alarms: Alarms,
         ttl_ms: int,
         timeout_ms: int,
+        forbids_url: Callable[[str], bool],
         max_in_flight: int,
         pool_globs: Sequence[str] = ("*",),
     ) -> None:
@@ -72,6 +73,7 @@ class Worker:
             client=http,
             clock=clock,
             timeout_ms=timeout_ms,
+            forbids_url=forbids_url,
             on_outcome=self._on_outcome,
             on_blocked=self._on_blocked,
         )
