@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received
 from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.pool import Claim, Pool, Settlement
+from fleet.state.queue import Tracking
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.servers import RedisServer
 
@@ -100,6 +102,21 @@ async def test_messages_without_a_group_share_one_and_come_one_at_a_time(redis_s
         (claimed,) = await _claim(pool)
         assert claimed.group == DEFAULT_GROUP == "__DEFAULT__"
         assert [entry.broker_id for entry in claimed.entries] == ["a", "b", "c"]
+
+
+async def test_a_whole_batch_is_routed_by_the_pools_there_were_at_its_start(redis_server: RedisServer) -> None:
+    pools = ["P", "LATE"]
+    async with an_intake(redis_server.url, pools=pools) as intake:
+        early, late = await intake.pool("P"), await intake.pool("LATE")
+        track = intake.queue.track
+
+        async def track_while_a_pool_goes(messages: Any) -> list[Tracking]:
+            pools.remove("LATE")
+            return await track(messages)
+
+        intake.queue.track = track_while_a_pool_goes  # type: ignore[method-assign]
+        await intake.admission.admit([received("a"), received("b", poolCode="LATE")])
+        assert [await pool.room() for pool in (early, late)] == [199, 199]
 
 
 async def test_a_batch_has_an_id_of_its_own(redis_server: RedisServer) -> None:

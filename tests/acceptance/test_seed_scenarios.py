@@ -6,9 +6,12 @@ import asyncio
 import time
 from pathlib import Path
 
+from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.warnings import Warnings
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
+from tests.servers import free_port
 from tests.stage import until
 
 SLACK_MS = 3000
@@ -142,3 +145,64 @@ def test_a_delivery_is_the_request_of_the_seed(tmp_path: Path) -> None:
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
+
+
+def test_what_an_endpoint_rejects_for_good_is_acked_with_a_warning_and_its_group_goes_on(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        endpoint.tell = {"m1": [(404, {}, {})], "m2": [(501, {}, {})]}
+        _batch(house, endpoint, {"m1": "g", "m2": "g", "m3": "g"})
+        until(lambda: not house.at_source() and len(endpoint.ids()) == 3, 20, house.logs)
+        assert endpoint.ids() == ["m1", "m2", "m3"], "no second attempt"
+        until(lambda: _warned(house) >= {("CONFIGURATION", "ERROR"), ("CONFIGURATION", "CRITICAL")}, 10, house.logs)
+
+
+def test_an_endpoint_that_is_not_there_costs_three_attempts_and_the_batch_and_group_comes_again(tmp_path: Path) -> None:
+    with a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        target = f"http://127.0.0.1:{free_port()}/"
+        house.publish([message(i, "g", "P", target) for i in ("m1", "m2")])
+        house.settle_in()
+        house.crew()
+        until(lambda: bool(house.at_source()["m1"].taken), 20, house.logs)
+        began_ms = time.time() * 1000
+        left = _wait_nacked(house, "m1", "m2")
+        assert 32_000 <= left["m1"].visible_at_ms - began_ms <= 33_000 + SLACK_MS, "30 s after 1 s and 2 s of pauses"
+        assert 19_900 <= left["m1"].visible_at_ms - left["m2"].visible_at_ms <= 20_100
+
+
+def test_a_router_that_is_switched_off_takes_nothing(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        house.publish([message("m1", "g", "P", endpoint.url)])
+        house.settle_in()
+        house.start("worker")
+        off = house.start("coordinator", MESSAGE_ROUTER_ENABLED="false")
+        until(lambda: " coordinates" in off.text(), 20, house.logs)
+        time.sleep(2)  # the fact is that nothing happens, longer than it takes to own a queue
+        assert (endpoint.ids(), house.at_source()["m1"].taken) == ([], 0)
+        house.start("coordinator")
+        until(lambda: not house.at_source(), 20, house.logs)
+
+
+def test_a_queue_taken_out_of_the_configuration_is_read_no_more_and_what_was_taken_is_acked(tmp_path: Path) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
+        endpoint.tell["m1"] = [NEVER]
+        _batch(house, endpoint, {"m1": "g"})
+        until(lambda: endpoint.ids() == ["m1"], 20, house.logs)
+        with house.client() as client:
+            revision = client.hget("{fleet}:config", "revision")
+            house.queues, kept = (), house.queues
+            house.write()
+            until(lambda: client.hget("{fleet}:config", "revision") != revision, 20, house.logs)
+        time.sleep(2)  # as long as a consumer's last poll may take
+        house.queues = kept
+        house.publish([message("m2", "h", "P", endpoint.url)])
+        endpoint.go.set()
+        until(lambda: "m1" not in house.at_source(), 20, house.logs)
+        assert house.at_source()["m2"].taken == 0
+
+
+def _warned(house: House) -> set[tuple[str, str]]:
+    async def read() -> set[tuple[str, str]]:
+        async with connected(house.redis_server.url) as client:
+            return {(warning.category, warning.severity) for warning in await Warnings(client).list()}
+
+    return asyncio.run(read())
