@@ -312,7 +312,7 @@ class Stage:
 
     def stop(self) -> None:
         """End whatever still runs, in the order that lets each finish."""
-        for role in ("worker", "coordinator", "syncer", "endpoint"):
+        for role in ("server", "worker", "coordinator", "syncer", "endpoint"):
             running = [m for m in self.members if m.role == role and m.alive]
             for member in running:
                 member.send(signal.SIGCONT)

@@ -13,17 +13,24 @@ from pathlib import Path
 
 import pytest
 import redis
+import requests
 
 from fleet.cli.main import fleet as commands
-from fleet.up import COORDINATOR_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
+from fleet.server.app import ROUTES
+from fleet.up import COORDINATOR_STOPS_S, SERVER_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
 from tests.servers import RedisCluster, RedisServer, running_redis
-from tests.stage import FLEET, Stage, until
+from tests.stage import FLEET, Member, Stage, until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PASSWORD = "only for this test"
 SERVICES = sorted(DEPLOY.glob("*.service"))
-STOPS_WITHIN_S = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S, "worker": WORKER_STOPS_S}
+STOPS_WITHIN_S = {
+    "syncer": SYNCER_STOPS_S,
+    "coordinator": COORDINATOR_STOPS_S,
+    "worker": WORKER_STOPS_S,
+    "server": SERVER_STOPS_S,
+}
 LOOKS = ("status", "ps", "pools", "queues", "workers", "leader", "inflight", "doctor")
 
 
@@ -92,6 +99,7 @@ def test_a_whole_fleet_works_with_the_rights_and_the_settings_of_deploy(
         stage.send_messages(300, 20)
         stage.start("coordinator")
         stage.start("worker")
+        look_at_every_page(stage.start("server", "--port", "0"))
         for command in LOOKS:
             looked = fleet(stage, command)
             assert looked.returncode == 0 or command == "doctor", (command, looked.stderr)
@@ -103,6 +111,17 @@ def test_a_whole_fleet_works_with_the_rights_and_the_settings_of_deploy(
     with guarded_redis.client() as client:
         assert denied(client) == []
         assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+
+
+def look_at_every_page(server: Member) -> None:
+    until(lambda: "answers at" in server.text(), 15, server.text)
+    address = server.text().split("answers at ")[1].split()[0]
+    for route in ROUTES:
+        if "GET" in (route.methods or ()) and route.path != "/events":
+            answer = requests.get(f"{address}{route.path}?messageId=x", timeout=15)
+            assert answer.status_code == 200, (route.path, answer.text)
+    assert requests.post(f"{address}/config/reload", timeout=15).status_code == 202
+    assert requests.post(f"{address}/warnings/acknowledge-all", timeout=15).status_code == 200
 
 
 def test_a_command_beyond_the_rights_is_refused(guarded_redis: GuardedRedis) -> None:

@@ -159,6 +159,8 @@ def test_a_script_that_writes_a_key_is_named_beside_it() -> None:
 
 def commands_of(group: click.Command, path: str = "fleet") -> Iterator[str]:
     if isinstance(group, click.Group):
+        if group.invoke_without_command:
+            yield path
         for name, command in group.commands.items():
             yield from commands_of(command, f"{path} {name}")
     else:
