@@ -223,6 +223,7 @@ class Breakers:
         self._say(origin, _Word("open"))
 
     async def _tell(self, origin: str, words: list[_Word]) -> None:
+        away = False
         for word in words:
             breaker = self._origins.get(origin)
             if breaker is None:
@@ -231,13 +232,13 @@ class Breakers:
                 self._unsaid.discard(origin)  # somebody has reset it meanwhile
                 continue
             try:
-                shared = await self._call(origin, word, breaker)
+                # After a call that failed none is tried: words would pile up behind its timeout.
+                shared = None if away else await self._call(origin, word, breaker)
             except StateError:
-                if word.verb == "ask":
-                    self._decide_alone(origin)
-                elif word.verb == "failure":
-                    self._unsaid.add(origin)
-                self._try_later()
+                shared = None
+            if shared is None:
+                away = True
+                self._not_said(origin, word)
                 continue
             self._unsaid.discard(origin)
             self._adopt(origin, shared, self._clock.boot_ms())
@@ -271,6 +272,13 @@ class Breakers:
                 self._probing[origin] = None
         self._decide(origin, question)
 
+    def _not_said(self, origin: str, word: _Word) -> None:
+        if word.verb == "ask":
+            self._decide_alone(origin)
+        elif word.verb == "failure":
+            self._unsaid.add(origin)
+        self._try_later()
+
     def _try_later(self) -> None:
         if self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._say_again)
@@ -282,7 +290,7 @@ class Breakers:
         for origin in list(self._unsaid):
             breaker = self._origins.get(origin)
             if breaker is not None and breaker.state(now_ms) == "open":
-                if origin not in self._to_say:
+                if _Word("open") not in self._to_say.get(origin, ()):
                     self._say(origin, _Word("open"))
             else:
                 self._unsaid.discard(origin)

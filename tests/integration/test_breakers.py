@@ -20,7 +20,7 @@ from tests.servers import RedisServer, running_redis
 
 ORIGIN, OTHER = "https://a.example", "https://b.example"
 RULES = BreakerRules(open_ms=60)
-PERMIT_MS = 600
+PERMIT_MS = 1000
 WITHIN_S = 5.0
 
 
@@ -37,15 +37,15 @@ class SteppedClock(SystemClock):
 class Bench:
     """A worker as far as breakers go."""
 
-    def __init__(self, client: Client, url: str, name: str, **more: float) -> None:
+    def __init__(self, client: Client, url: str, name: str, *, rules: BreakerRules = RULES, **more: float) -> None:
         self.client = client
         self.clock = SteppedClock()
         self.heard = asyncio.Event()
         self.breakers = Breakers(
-            shared=SharedBreakers(client, rules=RULES, permit_ms=PERMIT_MS),
+            shared=SharedBreakers(client, rules=rules, permit_ms=PERMIT_MS),
             worker=name,
             clock=self.clock,
-            rules=RULES,
+            rules=rules,
             **more,  # type: ignore[arg-type]
         )
         self.subscribed = asyncio.Event()
@@ -64,7 +64,8 @@ class Bench:
 
     async def start(self) -> None:
         self._tasks = [asyncio.ensure_future(job) for job in (self.breakers.run(), self._signals.run())]
-        await self.subscribed.wait()
+        async with asyncio.timeout(WITHIN_S):
+            await self.subscribed.wait()
 
     async def die(self) -> None:
         for task in self._tasks:
@@ -83,7 +84,8 @@ class Bench:
             self.record(False, origin)
 
     async def opened(self, origin: str = ORIGIN) -> None:
-        await self.until(lambda: isinstance(self.admit(origin), Open))
+        """It knows. (On a busy machine it may be half-open by now.)"""
+        await self.until(lambda: self.admit(origin) is not PASS)
 
     async def half_open(self, origin: str = ORIGIN) -> None:
         await self.until(lambda: self.admit(origin) is ASK)
@@ -116,9 +118,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def benches(url: str, *names: str, **more: float) -> AsyncIterator[list[Bench]]:
+async def benches(url: str, *names: str, rules: BreakerRules = RULES, **more: float) -> AsyncIterator[list[Bench]]:
     clients = [await connect(url, timeout_s=0.5) for _ in names]
-    found = [Bench(client, url, name, **more) for client, name in zip(clients, names, strict=True)]
+    found = [Bench(client, url, name, rules=rules, **more) for client, name in zip(clients, names, strict=True)]
     try:
         for bench in found:
             await bench.start()
@@ -135,20 +137,22 @@ async def pair(redis_server: RedisServer) -> AsyncIterator[list[Bench]]:
         yield found
 
 
-async def test_one_opens_and_the_other_refuses_without_a_request_of_its_own(pair: list[Bench]) -> None:
-    a, b = pair
-    a.fail()
-    assert isinstance(a.admit(), Open)
-    await b.heard.wait()
-    refused = b.admit()
-    assert isinstance(refused, Open) and 0 < refused.retry_after_ms <= RULES.open_ms
-    assert b.admit(OTHER) is PASS
+async def test_one_opens_and_the_other_refuses_without_a_request_of_its_own(redis_server: RedisServer) -> None:
+    rules = BreakerRules()
+    async with benches(redis_server.url, "a", "b", rules=rules) as (a, b):
+        a.fail()
+        assert isinstance(a.admit(), Open)
+        async with asyncio.timeout(WITHIN_S):
+            await b.heard.wait()
+        refused = b.admit()
+        assert isinstance(refused, Open) and 0 < refused.retry_after_ms <= rules.open_ms
+        assert b.admit(OTHER) is PASS
 
 
 async def test_one_that_starts_later_reads_what_is_open(pair: list[Bench], redis_server: RedisServer) -> None:
     a, _ = pair
     a.fail()
-    await pair[1].heard.wait()
+    await pair[1].opened()
     async with benches(redis_server.url, "c") as (c,):
         await c.until(lambda: c.admit() is not PASS)
 
@@ -174,14 +178,15 @@ async def test_one_probe_at_a_time_and_three_successes_close_it_for_both(pair: l
 async def test_a_probe_that_fails_opens_it_for_both(pair: list[Bench]) -> None:
     a, b = pair
     a.fail()
-    await b.heard.wait()
+    await b.opened()
     await b.half_open()
     b.heard.clear()
     await a.probe(False)
-    assert isinstance(a.admit(), Open)
-    await b.heard.wait()
-    assert isinstance(b.admit(), Open)
-    await a.probe(True)
+    assert a.admit() is not PASS
+    async with asyncio.timeout(WITHIN_S):
+        await b.heard.wait()
+    assert b.admit() is not PASS
+    assert (await b.views())[0].openings == 2
 
 
 async def test_a_prober_that_was_killed_holds_up_nobody_beyond_its_permit(pair: list[Bench]) -> None:
@@ -250,7 +255,7 @@ async def test_without_redis_each_goes_on_by_itself_and_tells_it_when_it_is_back
         async with benches(first.url, "a", "b") as (a, b):
             first.server.kill()
             a.fail()
-            assert isinstance(a.admit(), Open)
+            assert a.admit() is not PASS
             for _ in range(3):
                 await a.probe(True)
             assert a.admit() is PASS
@@ -316,7 +321,7 @@ async def test_memory_is_bounded_and_the_idle_are_forgotten(redis_server: RedisS
         a.fail("http://999")
         for i in range(99):
             a.admit(f"http://new{i}")
-        assert isinstance(a.admit("http://999"), Open), "what is used stays"
+        assert a.admit("http://999") is not PASS, "what is used stays"
         a.clock.ahead_ms = 60_001
         for i in range(20):
             a.admit(f"http://newer{i}")
