@@ -27,6 +27,7 @@ from fleet.state.letters import Letters
 
 KINDS = ("malformed", "parked", "skipped")
 BATCH = 100
+_NEEDED = {"messageId", "mediationTarget", "poolCode", "messageGroupId"}
 KEPT = "kept"
 """What is shown in place of a token."""
 _MODES: dict[str, DispatchMode] = {"return": "IMMEDIATE", "skip": "NEXT_ON_ERROR", "hold": "BLOCK_ON_ERROR"}
@@ -81,7 +82,7 @@ class Letter:
     def message(self) -> Message | None:
         """What was sent once; None where it never was one."""
         content = self.content
-        if self.kind == "malformed":
+        if self.kind == "malformed" or not _NEEDED <= content.keys():
             return None
         group = str(content["messageGroupId"])
         return Message(

@@ -57,8 +57,8 @@ def pool() -> None:
 def set_(context: click.Context, code: str, concurrency: int | None, rate: int | None) -> None:
     """Change a pool's limits at once.
 
-    What is under way goes on: a lowered concurrency starts nothing before there are fewer. The capacity follows
-    the concurrency where the configuration names none. It holds until a new revision of the configuration is
+    What is under way goes on: a lowered concurrency starts nothing before there are fewer. A raised one raises the
+    capacity too, where the configuration names none. It holds until a new revision of the configuration is
     published; the same one published again changes nothing.
     """
     if concurrency is None and rate is None:
@@ -74,7 +74,7 @@ def set_(context: click.Context, code: str, concurrency: int | None, rate: int |
     per_minute = "no rate limit" if now.rate_limit_per_minute is None else f"{now.rate_limit_per_minute} a minute"
     limits = f"concurrency {now.concurrency}, {per_minute}, capacity {now.capacity}"
     if now.changed:
-        click.echo(f"Pool {code} has {limits}, until a new revision is published.")
+        click.echo(f"Pool {code} has {limits}.\nIt holds until a new revision of the configuration.")
     else:
         click.echo(f"Pool {code} has {limits} already.")
 
@@ -148,7 +148,7 @@ def drain(context: click.Context, code: str) -> None:
         click.echo("It is paused, and delivers none of them before it is resumed.")
     if state.by_hand:
         click.echo(
-            "The configuration still names it: its messages stay in their queues until it is resumed, or until a"
+            "The configuration still names it: new messages stay in their queues\nuntil it is resumed, or until a"
             " new revision is published."
         )
 

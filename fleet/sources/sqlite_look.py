@@ -21,7 +21,7 @@ _BUSY_S = 5.0
 _COLUMNS = """
 SELECT b.broker_id, b.body, g.name, m.visible_at_ms, m.turn,
        (SELECT count(*) FROM messages o WHERE o.grp = m.grp AND o.seq < m.seq),
-       h.broker_id, hm.visible_at_ms, hm.turn
+       h.broker_id, h.body, hm.visible_at_ms, hm.turn
   FROM queues q CROSS JOIN {path}
   JOIN messages hm ON hm.grp = m.grp AND hm.seq = (SELECT min(o.seq) FROM messages o WHERE o.grp = m.grp)
   JOIN bodies h ON h.seq = hm.seq
@@ -56,6 +56,7 @@ class AtSource:
     ahead: int
     """Older messages of its group: it is not shown before they are gone."""
     head_id: str
+    """Of the oldest message of its group: its own, or its queue's where its body is no message."""
     head_visible_at_ms: int
     head_leased: bool
 
@@ -82,10 +83,22 @@ def _ask(uri: str, query: str, arguments: tuple[object, ...]) -> Iterator[AtSour
         return
     with translated(address.path), closing(_open(address.path)) as db:
         for row in db.execute(query, (address.queue, *arguments)):
-            broker_id, body, group, visible_at_ms, turn, ahead, head_id, head_visible_at_ms, head_turn = row
+            (
+                broker_id,
+                body,
+                group,
+                visible_at_ms,
+                turn,
+                ahead,
+                first_id,
+                first_body,
+                first_visible_at_ms,
+                first_turn,
+            ) = row
+            first = _decoded(first_body)
             yield AtSource(
                 broker_id, _decoded(body), group, visible_at_ms, bool(turn & 1), ahead,
-                head_id, head_visible_at_ms, bool(head_turn & 1),
+                first.id if first is not None else first_id, first_visible_at_ms, bool(first_turn & 1),
             )  # fmt: skip
 
 

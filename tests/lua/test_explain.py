@@ -341,6 +341,7 @@ async def test_a_message_that_was_taken_and_is_tracked_by_nobody_is_invisible_un
     assert first.state == "INVISIBLE"
     assert first.until_ms is not None
     assert (second.state, second.until_ms) == ("BEHIND_AT_SOURCE", first.until_ms)
+    assert second.waits_for == "message m1, older in its group"
     assert any("behind 1 older message of its group" in sentence for sentence in second.details)
 
 

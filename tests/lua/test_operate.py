@@ -117,10 +117,10 @@ async def test_a_pool_that_is_not_there_is_unknown(stage: Stage) -> None:
     assert await stage.keys() == set()
 
 
-async def test_capacity_follows_the_concurrency_only_where_nobody_named_one(stage: Stage) -> None:
+async def test_capacity_grows_with_the_concurrency_where_nobody_named_one_and_never_shrinks(stage: Stage) -> None:
     await stage.pool(concurrency=2, capacity=50)
     assert (await by_hand(stage).adjust(concurrency=10)).capacity == 200
-    assert (await by_hand(stage).adjust(concurrency=2)).capacity == 50
+    assert (await by_hand(stage).adjust(concurrency=2)).capacity == 200
     await stage.pool("Q", concurrency=2, capacity=77)
     assert (await by_hand(stage, "Q").adjust(concurrency=10)).capacity == 77
 

@@ -18,7 +18,8 @@ end
 
 local before = table.concat({ is[1], is[2], is[3] or '', is[4] or '' }, SEP)
 if ARGV[1] ~= '' then
-  if is[2] == implied(is[1]) then is[2] = implied(ARGV[1]) end
+  -- It never shrinks: what is on its way here would go back to its queue for a while.
+  if is[2] == implied(is[1]) and tonumber(ARGV[1]) > tonumber(is[1]) then is[2] = implied(ARGV[1]) end
   is[1] = ARGV[1]
 end
 if ARGV[2] ~= '' then is[3] = ARGV[2] ~= '0' and ARGV[2] end
