@@ -34,6 +34,7 @@ async def test_what_is_said_again_because_a_reply_was_lost_adds_nothing(stage: S
 async def test_a_late_call_with_an_older_number_takes_nothing_away(stage: Stage) -> None:
     await Tally(stage.client, "a").add({SUCCESS: 7}, now_ms=0)
     await Tally(stage.client, "a").add({SUCCESS: 6}, now_ms=0)
+    assert await totals(stage.client) == {SUCCESS: 7}
     await Tally(stage.client, "a").add({SUCCESS: 8}, now_ms=0)
     assert await totals(stage.client) == {SUCCESS: 8}
 
