@@ -82,7 +82,7 @@ class Letter:
     def message(self) -> Message | None:
         """What was sent once; None where it never was one."""
         content = self.content
-        if self.kind == "malformed" or not _NEEDED <= content.keys():
+        if self.kind == "malformed" or not content.keys() >= _NEEDED:
             return None
         group = str(content["messageGroupId"])
         return Message(

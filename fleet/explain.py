@@ -131,6 +131,7 @@ class Explainer:
     async def _group_in(self, subject: str, view: GroupView, code: str) -> Explanation:
         pool = await groups.pool_now(self.client, code, now_ms=self.now_ms)
         details = [f"Its endpoint: {shown_uri(view.head.target)}"]
+        details += await explain_source.breaker_of(self.client, view.head.target, now_ms=self.now_ms)
         if pool is not None and pool.settings.draining:
             details.append(f"Pool {code} drains: it delivers what it holds, and takes nothing new.")
         if view.head.tries:

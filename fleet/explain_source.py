@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from fleet.config import RouterConfig
+from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_POOL
 from fleet.sources import sqlite_look
 from fleet.sources.sqlite_look import AtSource
 from fleet.state import groups, observe
+from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 
@@ -46,11 +48,25 @@ async def owner_of(client: Client, queue: str) -> str:
     return lease.owner
 
 
+async def breaker_of(client: Client, target: str, *, now_ms: str = "") -> list[str]:
+    """A sentence on the circuit breaker of its endpoint, where that is not closed."""
+    origin = origin_of(target)
+    asked_ms, breakers = await SharedBreakers(client, now_ms=now_ms).all()
+    for breaker in breakers:
+        if breaker.origin == origin and breaker.state == "open":
+            return [f"The circuit breaker of {origin} is open, and probed {at(asked_ms + breaker.retry_after_ms)}."]
+        if breaker.origin == origin:
+            return [f"The circuit breaker of {origin} is half-open: one request at a time goes out."]
+    return []
+
+
 async def _explain(
     client: Client, config: RouterConfig, subject: str, queue: str, found: AtSource, now_ms: int
 ) -> Explanation:
     which = found.message.id if found.message is not None else found.broker_id
     details = [f"Message {which} is in queue {queue}" + (f", in group {found.group}." if found.group else ".")]
+    if found.message is not None:
+        details += await breaker_of(client, found.message.mediation_target)
     if found.ahead:
         # Its queue shows nothing of a group before what is older in it.
         others = "1 older message" if found.ahead == 1 else f"{found.ahead} older messages"

@@ -14,11 +14,12 @@ from fleet.clock import SystemClock
 from fleet.config import PoolConfig, QueueConfig, RouterConfig
 from fleet.dead import skipped
 from fleet.explain import Explainer
-from fleet.explanation import Explanation, iso
+from fleet.explanation import Explanation, at, iso
 from fleet.lease import Lease
 from fleet.sources.base import Outgoing, Publisher, Source
 from fleet.sources.open import open_publisher, open_source
 from fleet.state import groups
+from fleet.state.breakers import SharedBreakers
 from fleet.state.entry import ACK, nack, outbox_item
 from fleet.state.groups import RATE_WINDOW_MS
 from fleet.state.keys import QueueKeys
@@ -219,6 +220,20 @@ async def test_a_group_in_two_pools_names_both_and_one_can_be_asked_for(stage: S
     assert any("other pools too (--pool): Z" in sentence for sentence in found.details)
     assert (await explain(stage, "g", pool="Z")).state == "PAUSED"
     assert (await explain(stage, "mg0", pool="Z")).state == "UNKNOWN"
+
+
+async def test_an_open_breaker_is_named_with_its_time(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    breakers = SharedBreakers(stage.client, now_ms=str(stage.now_ms))
+    await breakers.open("http://127.0.0.1", "w", for_ms=5_000)
+    until = at(stage.now_ms + 5_000)
+    words = f"The circuit breaker of http://127.0.0.1 is open, and probed {until}."
+    assert words in (await explain(stage, "mg0")).details
+    stage.advance(5_000)
+    assert any("half-open" in sentence for sentence in (await explain(stage, "mg0")).details)
+    await breakers.reset_all()
+    assert not any("breaker" in sentence for sentence in (await explain(stage, "mg0")).details)
 
 
 # Between the queue and a pool ----------------------------------------------------------------------
