@@ -16,8 +16,7 @@ from urllib.parse import quote
 from fleet import config_sources
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
-from fleet.server.guard import Tokens
-from fleet.server.main import listen
+from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry

@@ -11,7 +11,8 @@ from starlette.routing import Route
 from fleet.server import control, monitoring, produce
 from fleet.server.answers import HANDLERS, Json
 from fleet.server.context import Context
-from fleet.server.guard import Guard, Tokens
+from fleet.server.door import Tokens
+from fleet.server.guard import Guard
 
 
 async def index(_: Request) -> Response:

@@ -4,57 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
-import ipaddress
-from dataclasses import dataclass, field
-from typing import Literal
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fleet.errors import InvalidConfig
 from fleet.server.answers import Json, error
-from fleet.settings import ServerSettings
-
-Role = Literal["viewer", "operator"]
+from fleet.server.door import Tokens, is_loopback
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK = {"WWW-Authenticate": 'Bearer, Basic realm="fleet", charset="UTF-8"'}
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    operator: str = field(default="", repr=False)
-    viewer: str = field(default="", repr=False)
-
-    @staticmethod
-    def of(settings: ServerSettings, host: str) -> Tokens:
-        """InvalidConfig where everybody on the network could do everything."""
-        if not is_loopback(host) and not settings.token:
-            raise InvalidConfig(f"listening on {host} needs a token: set FLEET_SERVER_TOKEN (or listen on 127.0.0.1)")
-        return Tokens(settings.token, settings.viewer_token)
-
-    @property
-    def any(self) -> bool:
-        return bool(self.operator or self.viewer)
-
-    def role_of(self, token: str) -> Role | None:
-        given = token.encode()
-        # Both always: how long it takes says nothing of either.
-        is_operator = hmac.compare_digest(given, self.operator.encode()) and bool(self.operator)
-        is_viewer = hmac.compare_digest(given, self.viewer.encode()) and bool(self.viewer)
-        return "operator" if is_operator else "viewer" if is_viewer else None
 
 
 class Guard:

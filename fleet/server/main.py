@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,13 +13,13 @@ import uvloop
 from starlette.applications import Starlette
 
 from fleet.clock import SystemClock
-from fleet.errors import FleetError, InvalidConfig, StateError
+from fleet.errors import StateError
 from fleet.process import Heartbeat, Identity, Life
 from fleet.server.app import make_app
 from fleet.server.breakers import BreakerBoard
 from fleet.server.context import Context
 from fleet.server.depths import Depths
-from fleet.server.guard import Tokens
+from fleet.server.door import Tokens, address_of, listen
 from fleet.server.metrics import forget_what_is_gone
 from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
@@ -40,30 +39,6 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are ours: the process says goodbye to the fleet first."""
         yield
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The socket, or in one line why not."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(128)
-        except BaseException:
-            found.close()
-            raise
-    except socket.gaierror as error:
-        raise InvalidConfig(f"cannot listen on {host}: {error.strerror}") from error
-    except OSError as error:
-        raise FleetError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return found
-
-
-def address_of(found: socket.socket) -> str:
-    host, port = found.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def serve(settings: Settings, host: str, port: int) -> int:

@@ -7,8 +7,11 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from fleet.cli.main import fleet as command_family
 from tests.acceptance.fleet_command import Fleet, until
 from tests.servers import running_redis
 
@@ -45,7 +48,7 @@ def alone(tmp_path: Path) -> Fleet:
 
 def test_ps_lists_every_process(fleet: Fleet) -> None:
     processes = fleet.run("ps", "--json").document
-    assert sorted(p["role"] for p in processes) == ["coordinator", "syncer", "worker", "worker"]
+    assert sorted(p["role"] for p in processes) == ["coordinator", "server", "syncer", "worker", "worker"]
     for process in processes:
         assert list(process) == ["role", "name", "pid", "host", "startedAt", "queues", "pools", "epoch"]
     assert [p["queues"] for p in processes if p["role"] == "coordinator"] == [["default"]]
@@ -80,7 +83,7 @@ def test_the_leader_is_a_coordinator_that_runs(fleet: Fleet) -> None:
 def test_workers_and_status_are_lists_for_programs_and_people(fleet: Fleet) -> None:
     assert len(fleet.run("workers", "--json").document) == 2
     status = fleet.run("status", "--json").document
-    assert status["processes"] == {"coordinator": 1, "syncer": 1, "worker": 2}
+    assert status["processes"] == {"coordinator": 1, "server": 1, "syncer": 1, "worker": 2}
     for command in ("status", "ps", "pools", "queues", "workers", "leader", "inflight"):
         result = fleet.run(command, COLUMNS="80")
         assert (result.code, result.err) == (0, ""), command
@@ -90,8 +93,8 @@ def test_workers_and_status_are_lists_for_programs_and_people(fleet: Fleet) -> N
 def test_the_shared_options_are_taken_before_and_after_the_command(fleet: Fleet, alone: Fleet) -> None:
     url = f"unix://{fleet.directory}/.fleet/redis.sock?db=0"
     before, after = alone.run("--redis", url, "ps", "--json"), alone.run("ps", "--json", "--redis", url)
-    assert len(before.document) == len(after.document) == 4
-    assert len(alone.run("ps", "--json", FLEET_REDIS_URL=url).document) == 4
+    assert len(before.document) == len(after.document) == 5
+    assert len(alone.run("ps", "--json", FLEET_REDIS_URL=url).document) == 5
     assert alone.run("--redis", "redis://127.0.0.1:1/0", "ps", "--redis", url).code == 0
 
 
@@ -160,13 +163,20 @@ def test_a_wrong_password_is_refused_and_shown_nowhere(alone: Fleet) -> None:
 
 def test_every_command_has_help_with_an_example(alone: Fleet) -> None:
     listed = [line.split()[0] for line in alone.run("--help").out.partition("Commands:\n")[2].splitlines() if line]
-    commands = [["config", "check"] if name == "config" else [name] for name in listed[: listed.index("Example:")]]
-    assert len(commands) == 18
-    for command in commands:
-        result = alone.run(*command, "--help")
-        assert result.code == 0
+    assert set(listed[: listed.index("Example:")]) == set(command_family.commands)
+    for command in list(leaves_of(command_family)):
+        result = CliRunner().invoke(command_family, [*command, "--help"], prog_name="fleet")
+        assert result.exit_code == 0
         for words in ("Example:", "--redis", "--config"):
-            assert words in result.out, command
+            assert words in result.output, command
+
+
+def leaves_of(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from leaves_of(child, *path, name)
+    else:
+        yield path
 
 
 def test_a_configuration_is_checked_without_a_fleet(alone: Fleet) -> None:

@@ -9,7 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from fleet.errors import InvalidConfig
 from fleet.server.answers import Json
-from fleet.server.guard import Guard, Tokens, is_loopback
+from fleet.server.door import Tokens, is_loopback
+from fleet.server.guard import Guard
 from fleet.settings import ServerSettings
 from tests.unit.server.asking import Answer, ask
 

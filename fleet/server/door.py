@@ -1,0 +1,71 @@
+"""Where the server listens, and which tokens open it. Needs no web framework: every command imports it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fleet.errors import FleetError, InvalidConfig
+from fleet.settings import ServerSettings
+
+Role = Literal["viewer", "operator"]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket, or in one line why not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(128)
+        except BaseException:
+            found.close()
+            raise
+    except socket.gaierror as error:
+        raise InvalidConfig(f"cannot listen on {host}: {error.strerror}") from error
+    except OSError as error:
+        raise FleetError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return found
+
+
+def address_of(found: socket.socket) -> str:
+    host, port = found.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    operator: str = field(default="", repr=False)
+    viewer: str = field(default="", repr=False)
+
+    @staticmethod
+    def of(settings: ServerSettings, host: str) -> Tokens:
+        """InvalidConfig where everybody on the network could do everything."""
+        if not is_loopback(host) and not settings.token:
+            raise InvalidConfig(f"listening on {host} needs a token: set FLEET_SERVER_TOKEN (or listen on 127.0.0.1)")
+        return Tokens(settings.token, settings.viewer_token)
+
+    @property
+    def any(self) -> bool:
+        return bool(self.operator or self.viewer)
+
+    def role_of(self, token: str) -> Role | None:
+        given = token.encode()
+        # Both always: how long it takes says nothing of either.
+        is_operator = hmac.compare_digest(given, self.operator.encode()) and bool(self.operator)
+        is_viewer = hmac.compare_digest(given, self.viewer.encode()) and bool(self.viewer)
+        return "operator" if is_operator else "viewer" if is_viewer else None
