@@ -7,9 +7,11 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import Any
 
 import redis
 
-from fleet.journal import Journal
+from fleet.journal import End, Journal, read
 from fleet.sources.base import Depth, Outgoing
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
@@ -75,10 +77,14 @@ class Stage:
     path: str = "/"
     """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
     sent: int = 0
-    in_doubt: int = 0
-    """Requests that had started and whose outcome was not settled, summed over all kills and stops."""
+    doubts: Counter[str] = field(default_factory=Counter)
+    """How often a request for a message had started and its outcome was not settled, at a kill or a stop."""
     unended: int = 0
     """Those of them that had no `end` in the endpoint's journal either: no answer to them had been sent."""
+
+    @property
+    def in_doubt(self) -> int:
+        return self.doubts.total()
 
     @property
     def queue_uri(self) -> str:
@@ -116,8 +122,16 @@ class Stage:
         self.members.append(member)
         return member
 
-    def start_endpoint(self, *, latency_ms: int = 20) -> None:
-        arguments = ["--port", "0", "--latency-ms", str(latency_ms), "--fence", "--journal", str(self.endpoint_journal)]
+    def start_endpoint(self, *, latency_ms: int = 20, port: int = 0) -> None:
+        arguments = [
+            "--port",
+            str(port),
+            "--latency-ms",
+            str(latency_ms),
+            "--fence",
+            "--journal",
+            str(self.endpoint_journal),
+        ]
         endpoint = self.start("endpoint", *arguments)
         until(lambda: "http://" in endpoint.text(), 15, lambda: f"no endpoint: {endpoint.text()}")
         found = next(word for word in endpoint.text().split() if word.startswith("http://"))
@@ -206,7 +220,7 @@ class Stage:
         """Count what this process had begun and not settled: it alone may be delivered twice because of this."""
         if member.role == "worker":
             begun, unended = self._begun_by(member, time.time() * 1000 if at_ms is None else at_ms)
-            self.in_doubt += len(begun)
+            self.doubts.update(begun)
             self.unended += len(unended)
 
     def leases_of(self, worker: Member) -> dict[tuple[str, str], set[str]]:
@@ -248,6 +262,10 @@ class Stage:
         ended: set[str] = set()
         if not leases:
             return begun, ended
+        # What lies in the endpoint's sockets has begun too: once it answers us it has read that.
+        with socket.create_connection(self._endpoint_address(), timeout=10) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: endpoint\r\n\r\n")
+            connection.recv(1)
         for line in self.endpoint_journal.read_text().splitlines():
             if not line.endswith("}"):
                 continue
@@ -259,6 +277,10 @@ class Stage:
             elif record["t"] <= at_ms:
                 ended.add(record["id"])
         return begun, begun - ended
+
+    def _endpoint_address(self) -> tuple[str, int]:
+        host, _, port = self.endpoint_url.removeprefix("http://").partition(":")
+        return host, int(port)
 
     # Verdict --------------------------------------------------------------------------------------
 
@@ -272,6 +294,11 @@ class Stage:
                 await source.close()
 
         return asyncio.run(ask())
+
+    def is_idle(self) -> bool:
+        """Nobody delivers anything just now."""
+        with self.client() as client:
+            return not client.exists(PoolKeys(POOL).leases)
 
     def is_drained(self) -> bool:
         keys, queue = PoolKeys(POOL), QueueKeys(QUEUE)
@@ -309,6 +336,19 @@ class Stage:
 
     def verdict(self) -> Verdict:
         return verify([path for path in (self.sent_journal, self.endpoint_journal) if path.exists()])
+
+    def duplicates_without_doubt(self) -> dict[str, list[str]]:
+        """Messages accepted more often than a kill or a stop explains, and what the endpoint noted of each."""
+        accepted: Counter[str] = Counter()
+        for record in read(self.endpoint_journal):
+            if isinstance(record, End) and record.status == 200:
+                accepted[record.id] += 1
+        found = {name for name, count in accepted.items() if count > 1 + self.doubts[name]}
+        notes: dict[str, list[str]] = {name: [] for name in found}
+        for record in read(self.endpoint_journal):
+            if record.id in found:
+                notes[record.id].append(str(record))
+        return notes
 
     def stop(self) -> None:
         """End whatever still runs, in the order that lets each finish."""

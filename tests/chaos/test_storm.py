@@ -117,5 +117,6 @@ def judge(stage: Stage) -> None:
     assert verdict.inversions == 0, verdict.examples
     assert verdict.overlaps == 0, verdict.examples
     assert verdict.overlaps_by_fenced == 0, verdict.examples
+    assert stage.duplicates_without_doubt() == {}
     assert verdict.duplicates <= stage.in_doubt, (verdict.duplicates, stage.in_doubt, verdict.examples)
     assert stage.leftover_keys() == []
