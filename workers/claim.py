@@ -40,7 +40,19 @@ _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 class GroupLease:
     """The right to deliver a group, and the messages that were at its head when it was granted."""
 
-    __slots__ = ("at", "attempt", "deadline_ms", "entries", "epoch", "group", "link", "retry", "transfer", "yielding")
+    __slots__ = (
+        "at",
+        "attempt",
+        "deadline_ms",
+        "entries",
+        "epoch",
+        "group",
+        "link",
+        "on_stop",
+        "retry",
+        "transfer",
+        "yielding",
+    )
 
     def __init__(self, link: PoolLink, claim: Claim, deadline_ms: float) -> None:
         self.link = link
@@ -53,6 +65,8 @@ class GroupLease:
         self.yielding = False
         self.transfer: Transfer | None = None
         self.retry: asyncio.TimerHandle | None = None
+        self.on_stop: Callable[[], None] | None = None
+        """To be told that what is under way will have no end."""
 
     @property
     def entry(self) -> Entry:
@@ -66,6 +80,9 @@ class GroupLease:
         if self.retry is not None:
             self.retry.cancel()
             self.retry = None
+        if self.on_stop is not None:
+            self.on_stop()
+            self.on_stop = None
 
 
 class Seats(Protocol):

@@ -10,8 +10,11 @@ import msgspec
 
 from fleet import failpoint
 from fleet.clock import Clock
+from fleet.delivery.breaker import Ask, Open, Pass, Probe, spoke
+from fleet.delivery.breakers import Breakers
 from fleet.delivery.classify import classify
 from fleet.delivery.client import HttpClient
+from fleet.delivery.origin import origin_of
 from fleet.delivery.reply import Reply
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.state.entry import Entry
@@ -33,6 +36,7 @@ class Mediator:
         clock: Clock,
         timeout_ms: int,
         forbids_url: Callable[[str], bool],
+        breakers: Breakers,
         on_outcome: Callable[[GroupLease, Outcome, float], None],
         on_blocked: Callable[[GroupLease, Gate], None],
         backoff_s: tuple[float, float] = BACKOFF_S,
@@ -41,6 +45,7 @@ class Mediator:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._forbids_url = forbids_url
+        self._breakers = breakers
         self._on_outcome = on_outcome
         self._on_blocked = on_blocked
         self._backoff_s = backoff_s
@@ -52,36 +57,58 @@ class Mediator:
 
     def _attempt(self, lease: GroupLease) -> None:
         lease.retry = None
-        verdict = gate(lease, self._clock.boot_ms())
+        now_ms = self._clock.boot_ms()
+        verdict = gate(lease, now_ms)
         if verdict is not Gate.OPEN:
             self._on_blocked(lease, verdict)
             return
-        lease.attempt += 1
         entry = lease.entry
         if self._forbids_url(entry.target):
             # By its name; by its address it is judged when it is connected to. Not acked: the rule may be the mistake.
-            asyncio.get_running_loop().call_soon(self._report, lease, Unreachable("egress rules forbid its host"))
+            self._report_soon(lease, Unreachable("egress rules forbid its host"))
             return
+        origin = origin_of(entry.target)
+        match self._breakers.admit(origin, now_ms):
+            case Pass():
+                probe = False
+            case Probe():
+                probe = True
+                lease.on_stop = partial(self._breakers.release, origin)
+            case Ask():
+                lease.retry = self._breakers.ask(origin, partial(self._attempt, lease))
+                return
+            case Open():
+                # Nothing was sent: no attempt of the message is spent on an endpoint that is known to fail.
+                self._report_soon(lease, Unreachable(f"circuit breaker of {origin} is open"))
+                return
+        lease.attempt += 1
         try:
             lease.transfer = self._client.post(
                 entry.target,
                 _headers(entry, lease.epoch, lease.attempt),
                 b'{"messageId":%b}' % _encode(entry.message_id),
                 timeout_ms=self._timeout_ms,
-                done=partial(self._answered, lease),
+                done=partial(self._answered, lease, origin, probe),
             )
         except Exception as error:
             # libcurl refuses some URLs outright. Another attempt would not help, another message may go well.
-            outcome = Rejected(0, f"the request cannot be made: {error}")
-            asyncio.get_running_loop().call_soon(self._report, lease, outcome)
+            lease.stop()
+            self._report_soon(lease, Rejected(0, f"the request cannot be made: {error}"))
             return
         if failpoint.is_armed("requested"):
             # libcurl writes in a later turn of the loop.
             asyncio.get_running_loop().call_later(0.01, failpoint.hit, "requested")
 
-    def _answered(self, lease: GroupLease, reply: Reply) -> None:
+    def _answered(self, lease: GroupLease, origin: str, probe: bool, reply: Reply) -> None:
         lease.transfer = None
-        if self._clock.boot_ms() >= lease.deadline_ms:
+        lease.on_stop = None
+        now_ms = self._clock.boot_ms()
+        works = spoke(reply)
+        if works is not None:
+            self._breakers.record(origin, works, now_ms, probe=probe)
+        elif probe:
+            self._breakers.release(origin)
+        if now_ms >= lease.deadline_ms:
             # Read too late: somebody else may deliver this group by now, and his answer counts.
             self._on_blocked(lease, Gate.LAPSED)
             return
@@ -93,6 +120,10 @@ class Mediator:
             lease.retry = asyncio.get_running_loop().call_later(delay_s, self._attempt, lease)
             return
         self._on_outcome(lease, outcome, reply.seconds)
+
+    def _report_soon(self, lease: GroupLease, outcome: Outcome) -> None:
+        """Not at once: a thousand messages for one dead endpoint would be a thousand calls deep."""
+        asyncio.get_running_loop().call_soon(self._report, lease, outcome)
 
     def _report(self, lease: GroupLease, outcome: Outcome) -> None:
         if lease.link.leases.get(lease.group) is lease:

@@ -11,13 +11,15 @@ from typing import Any, assert_never
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.process import Life
+from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
-from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL
+from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, WAKE_CHANNEL
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
@@ -68,19 +70,25 @@ class Worker:
         self._registry = Registry(client)
         self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
+        self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
         self._complaints = Complaints(clock=clock)
         self._mediator = Mediator(
             client=http,
             clock=clock,
             timeout_ms=timeout_ms,
             forbids_url=forbids_url,
+            breakers=self._breakers,
             on_outcome=self._on_outcome,
             on_blocked=self._on_blocked,
         )
         self._signals = Signals(
             client=client,
             url=redis_url,
-            handlers={WAKE_CHANNEL: self._on_wake, CHANGED_CHANNEL: self._on_changed},
+            handlers={
+                WAKE_CHANNEL: self._on_wake,
+                CHANGED_CHANNEL: self._on_changed,
+                BREAKER_CHANNEL: self._breakers.on_message,
+            },
             on_subscribed=self._wake_all,
         )
         self._look = asyncio.Event()
@@ -111,7 +119,14 @@ class Worker:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for job in (self._signals.run(), self._keep_leases(), self._follow_pools(), self._sweep()):
+        jobs = (
+            self._signals.run(),
+            self._keep_leases(),
+            self._follow_pools(),
+            self._sweep(),
+            self._breakers.run(),
+        )
+        for job in jobs:
             self._life.spawn(loop.create_task(job))
         await self._life.wait()
         await self._stop()
@@ -191,6 +206,7 @@ class Worker:
 
     def _wake_all(self) -> None:
         """Signals may have been missed: ask every pool."""
+        self._breakers.resync()
         self._look.set()
         for link in self._links.values():
             link.wake()
