@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -195,24 +199,58 @@ def test_a_message_under_way_is_not_skipped_and_force_does_nothing_once_it_is_de
         assert stage.verdict().ok
 
 
+@contextmanager
+def unwilling() -> Iterator[tuple[str, list[str]]]:
+    """An endpoint that takes no message and is well: it answers 200, so no breaker opens. Its URL, and who came."""
+    came: list[str] = []
+
+    class No(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            came.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messageId"])
+            answer = b'{"ack":false,"message":"no"}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (its name there)
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), No)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", came
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def test_parked_letters_are_sent_again_in_their_order_and_malformed_ones_say_why_not(tmp_path: Path) -> None:
     options = {"onFailure": "park", "parkAfter": 1}
-    with a_stage(tmp_path, path="/fail", pool_options=options) as stage:
-        run(stage, 6, 2)
-        uri = stage.queue_uri
-        command(stage, "send", uri, "--unchecked", "--body", '{"id":"x","authToken":"sesame"}')
-        stage.wait_drained(60)
+    with unwilling() as (url, came), a_stage(tmp_path, pool_options=options) as stage:
+        stage.endpoint_url = url
+        stage.configure()
+        stage.send_messages(6, 2)
+        command(stage, "send", stage.queue_uri, "--unchecked", "--body", '{"id":"x","authToken":"sesame"}')
+        stage.start("coordinator")
+        stage.start("worker")
+        until(lambda: len(document(stage, "dead", "list")) == 7, 60, lambda: str(came), every_s=0.2)
         listed = document(stage, "dead", "list")
         assert Counter(letter["kind"] for letter in listed) == {"parked": 6, "malformed": 1}
         assert "sesame" not in json.dumps(listed) + command(stage, "dead", "list")
-        before = len(requests(stage))
+        before = len(came)
         said = command(stage, "dead", "replay", "--queue", QUEUE, code=1)
         assert "6 messages sent again" in said
         assert "malformed" in said
-        until(lambda: len(set(requests(stage)[before:])) == 6, 60, stage.describe)
-        again = list(dict.fromkeys(requests(stage)[before:]))
+        until(lambda: len(set(came[before:])) == 6, 60, lambda: str(came))
+        again = list(dict.fromkeys(came[before:]))
         assert [one for one in again if int(one[-1]) % 2 == 0] == [f"message-000000{i}" for i in (0, 2, 4)]
-        until(lambda: len(document(stage, "dead", "list", "--kind", "parked")) == 6, 30, stage.describe)
+        until(lambda: len(document(stage, "dead", "list", "--kind", "parked")) == 6, 30, lambda: str(came))
         assert "add --yes" in command(stage, "dead", "purge", code=2)
         assert "7 dead letters are gone" in command(stage, "dead", "purge", "--yes")
         assert document(stage, "dead", "list") == []
