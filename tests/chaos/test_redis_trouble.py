@@ -44,7 +44,7 @@ def test_a_redis_that_comes_back_empty_loses_nothing_that_the_source_holds(tmp_p
 
 def test_a_redis_that_hangs_for_longer_than_the_leases_costs_no_more_than_what_was_in_flight(tmp_path: Path) -> None:
     with a_stage(tmp_path, ttl_ms=1000, visibility_s=10) as stage:
-        _begin(stage, latency_ms=100)
+        _begin(stage, latency_ms=300)
         _wait_for(stage, MESSAGES // 4)
         for worker in stage.workers():
             stage.note_doubt(worker)
