@@ -16,7 +16,8 @@ from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet.syncer")
 
-_AT_ONCE = 100
+_AT_ONCE = 50
+"""Each is a connection; redis-py opens no more than 100, and there are others who need one."""
 
 
 class Publisher:

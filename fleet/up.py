@@ -213,9 +213,10 @@ async def _announce(
 ) -> None:
     await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
+    say(f"Server: {await _address(settings.redis.url, supervisor)}")
     say(
-        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where},"
-        f" server at {await _address(settings.redis.url, supervisor)}. Ctrl-C stops it."
+        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where}."
+        " Ctrl-C stops it."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fleet.server.answers import Json, error
 from fleet.server.door import Tokens, is_loopback
 
+AT_ONCE = 50
+"""Requests worked on. Each needs a connection to Redis; redis-py opens no more than 100 and refuses then."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK = {"WWW-Authenticate": 'Bearer, Basic realm="fleet", charset="UTF-8"'}
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
@@ -23,6 +26,7 @@ class Guard:
     def __init__(self, app: ASGIApp, *, tokens: Tokens) -> None:
         self._app = app
         self._tokens = tokens
+        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,7 +42,12 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         is_probe = path == "/health" or path.startswith("/health/")
         refusal = None if is_probe else self._refusal(scope["method"], headers)
-        await (refusal or self._app)(scope, receive, with_headers)
+        if is_probe or path == "/events" or refusal:
+            # They must not wait, or never end.
+            await (refusal or self._app)(scope, receive, with_headers)
+            return
+        async with self._at_once:
+            await self._app(scope, receive, with_headers)
 
     def _refusal(self, method: str, headers: Headers) -> Json | None:
         is_write = method not in _READS

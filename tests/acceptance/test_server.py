@@ -57,9 +57,7 @@ def config(tmp_path: Path, *pools: dict[str, Any]) -> str:
 
 
 def address_in(process: Process) -> str:
-    found = re.search(r"server at (http://\S+?)\. Ctrl-C", process.text()) or re.search(
-        r"answers at (http://\S+)", process.text()
-    )
+    found = re.search(r"(?:Server:|answers at) (http://\S+)", process.text())
     assert found is not None, process.text()
     return found[1]
 
@@ -400,3 +398,14 @@ def test_without_redis_it_lives_is_not_ready_and_comes_back_by_itself(tmp_path: 
                 assert server.stop() == 0
             assert password not in server.text()
             assert "Traceback" not in server.text()
+
+
+def test_a_syncer_that_can_be_asked_configures_a_thousand_pools(tmp_path: Path) -> None:
+    with running_redis() as redis:
+        fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": redis.url})
+        (tmp_path / "router.json").write_text(json.dumps({"processingPools": [{"code": f"P{i}"} for i in range(1000)]}))
+        with fleet.running("syncer", "--config", "router.json") as syncer:
+            syncer.says("1001 pools")
+            assert len(fleet.run("pools", "--json").document) == 1001
+            assert "Too many connections" not in syncer.text()
+            assert syncer.stop() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
@@ -10,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from fleet.errors import InvalidConfig
 from fleet.server.answers import Json
 from fleet.server.door import Tokens, is_loopback
-from fleet.server.guard import Guard
+from fleet.server.guard import AT_ONCE, Guard
 from fleet.settings import ServerSettings
 from tests.unit.server.asking import Answer, ask
 
@@ -109,6 +110,32 @@ async def test_a_page_of_another_origin_changes_nothing(tokens: Tokens) -> None:
     for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8420", 200)):
         answer = await asked(tokens, "POST", authorization=token, origin=origin)
         assert answer.status == status
+
+
+async def test_no_more_requests_are_worked_on_than_redis_has_connections_for() -> None:
+    working = most = 0
+    go_on, all_seats_taken = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        if working == AT_ONCE:
+            all_seats_taken.set()
+        if scope["path"] == "/warnings":
+            await go_on.wait()
+        working -= 1
+        await through(scope, receive, send)
+
+    guard = Guard(slow, tokens=Tokens())
+    asked = [asyncio.ensure_future(ask(guard, "GET", "/warnings")) for _ in range(3 * AT_ONCE)]
+    await all_seats_taken.wait()
+    # Probes and streams do not wait for them.
+    assert (await ask(guard, "GET", "/health/ready")).status == 200
+    assert (await ask(guard, "GET", "/events")).status == 200
+    go_on.set()
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
+    assert most == AT_ONCE + 1
 
 
 async def test_answers_are_not_kept_and_not_shown_in_frames() -> None:
