@@ -1,4 +1,4 @@
-"""The end of the last coordinator: what waits in the pools goes back to its source, in order, for whoever reads it next.
+"""The end of the last coordinator: what waits in the pools goes back to its source, in order.
 
 With another coordinator left nothing goes back: the pools keep what they hold, and its new owner goes on.
 """

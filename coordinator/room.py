@@ -44,7 +44,7 @@ class Rooms:
         """How many messages to ask for, of which each of these pools gets its share. 0 after a while without room.
 
         Nothing is known of where a queue's messages go until some have gone there. `others`: there are pools that none
-        has gone to yet. What stands behind messages for full pools may be for them, so now and then a few are asked for.
+        has gone to yet. What stands behind messages for full pools may be for them: now and then a few are asked for.
         """
         if not shares:
             return 0 if await self._memory_short() else wanted

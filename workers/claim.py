@@ -32,8 +32,8 @@ KEEP_EVERY_MS = 1.0
 """Outcomes alone, of leases that go on, are settled this often. One group alone has one each 60 us, and a call
 for each costs as much again. At once is settled whatever gives back, fails or claims."""
 STALL_MS = 250.0
-"""A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits: what is answered and not
-settled when the lease lapses is delivered twice."""
+"""A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
+what is answered and not settled when the lease lapses is delivered twice."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 

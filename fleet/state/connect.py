@@ -89,7 +89,7 @@ async def subscribe_connection(client: Client, url: str) -> Redis:
     if not isinstance(client, RedisCluster):
         return client  # type: ignore[no-any-return]
     # Any node but always the same one: should it be the one that is away, nobody would be woken.
-    node = random.choice(client.get_nodes())  # noqa: S311
+    node = random.choice(client.get_nodes())
     plain = _client(url, _TIMEOUT_S)
     plain.connection_pool.connection_kwargs.update(host=node.host, port=node.port)
     return plain

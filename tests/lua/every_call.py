@@ -74,9 +74,9 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert await by_hand.release("g") == "released"
     yield "skip"
     for message in aside:
-        done = await by_hand.skip(message, "{}")
-        assert done.tag == "skipped"
-        await by_hand.deliver(message, "{}", done.operator)
+        skipped = await by_hand.skip(message, "{}")
+        assert skipped.tag == "skipped"
+        await by_hand.deliver(message, "{}", skipped.operator)
     yield "bury"
     await queue.bury(["letter"], keep=1)
     yield "pause"
