@@ -179,8 +179,10 @@ def test_the_rights_are_enough_for_a_cluster(redis_cluster: RedisCluster, tmp_pa
         syncer = stage.start("syncer", "--config", str(tmp_path / "router.json"))
         stage.start("coordinator")
         stage.start("worker")
+        server = stage.start("server", "--port", "0")
         try:
             wait_for_a_fleet(stage, "A")
+            look_at_every_page(server)
         finally:
             stage.stop()
         assert "refuses" not in syncer.text()
@@ -200,7 +202,7 @@ def wait_for_a_fleet(stage: Stage, pool: str) -> None:
         pools, processes = fleet(stage, "pools", "--json"), fleet(stage, "ps", "--json")
         seen[:] = [pools.stdout, pools.stderr, processes.stdout, processes.stderr]
         roles = {process["role"] for process in json.loads(processes.stdout or "[]")}
-        return f'"{pool}"' in pools.stdout and roles == {"syncer", "coordinator", "worker"}
+        return f'"{pool}"' in pools.stdout and roles == {"syncer", "coordinator", "worker", "server"}
 
     until(there, 60, lambda: "\n".join(seen + [member.text() for member in stage.members]), every_s=0.2)
 
