@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import random
 
-from fleet.state.pool import Claim
+from fleet.state.entry import ACK, outbox_item
+from fleet.state.pool import Claim, Settlement
 from tests.lua.stage import (
     TTL_MS,
     Stage,
@@ -220,3 +221,15 @@ async def test_a_paused_pool_gives_nothing_and_goes_on_where_it_was(stage: Stage
 async def test_an_unknown_pool_cannot_be_paused(stage: Stage) -> None:
     assert not await stage.unknown_pool().pause(True)
     assert await stage.keys() == set()
+
+
+async def test_leases_above_a_lowered_limit_are_asked_to_end(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=3)
+    await submit(pool, [message for group in "abc" for message in in_group(3, group)])
+    claims = await claim(pool, 3, chunk=3)
+    await pool.configure("2", pool_settings(concurrency=1))
+    going_on = [settlement(claimed, count=1, release="keep") for claimed in claims]
+    assert len((await settle(pool, *going_on)).yields) == 2
+    await pool.configure("3", pool_settings(concurrency=3))
+    again = [Settlement(claimed.group, claimed.epoch, [outbox_item(claimed.entries[1], ACK)]) for claimed in claims]
+    assert (await settle(pool, *again)).yields == set()

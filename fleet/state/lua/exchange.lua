@@ -9,8 +9,8 @@
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
---   refused: indices of settlements with a stale epoch; yields: of those whose group has a high-priority
---   message now, so that the regular ones leased with it should be given back; cascaded: items made for siblings
+--   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
+--   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings
 --   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
 --   policy: on_failure park_after draining; tries: place count … of those messages that failed in place before
 local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, tries, outboxes, outbox,
@@ -108,6 +108,8 @@ for i = 1, settlements do
   at = at + 4 + n
 end
 local holders = hmget_many(owners, groups)
+-- A limit that was lowered: leases above it end with the message that is under way, not with all they took.
+local over = config[1] and redis.call('ZCARD', leases) - tonumber(config[1]) or 0
 -- Said twice: what stands at the heads now may be the same messages, taken from their source again.
 local said_before = redis.call('HEXISTS', outbox, call) == 1
 local released = {}
@@ -137,7 +139,12 @@ for i = 1, settlements do
     end
     if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
     if release == 'keep' then
-      if any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then yields[#yields + 1] = i end
+      if over > 0 then
+        over = over - 1
+        yields[#yields + 1] = i
+      elseif any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then
+        yields[#yields + 1] = i
+      end
     else
       freed[#freed + 1] = group
       released[group] = true
