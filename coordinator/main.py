@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from typing import Any
 
 import uvloop
@@ -40,7 +41,7 @@ async def serve(settings: Settings) -> int:
     ttl_ms = settings.lease.ttl_ms
     async with connected(settings.redis.url) as client:
         registry = Registry(client)
-        alarms = Alarms(warnings=Warnings(client), source=identity.name)
+        alarms = Alarms(warnings=Warnings(client), source=identity.role)
         directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: lead.look())
 
         def capacity_of(code: str) -> int:
@@ -70,6 +71,11 @@ async def serve(settings: Settings) -> int:
                 "queues": sorted(lead.owned),
                 "epoch": lead.leadership.epoch if lead.leadership.held else "",
                 "leader": lead.leadership.held,
+                "polls": {
+                    name: round((time.time() - one.consumer.last_poll) * 1000)
+                    for name, one in lead.owned.items()
+                    if one.consumer is not None and one.consumer.last_poll
+                },
                 "counts": {name: dict(counts) for name, counts in lead.counts.items()},
             }
 

@@ -106,6 +106,7 @@ class PoolLink:
         calls_at_once: asyncio.Semaphore,
         reporter: Reporter,
         start: Callable[[GroupLease], None],
+        on_claimed: Callable[[GroupLease], None],
         on_state: Callable[[StateError | None], None],
         on_crash: Callable[[asyncio.Task[None]], None],
     ) -> None:
@@ -121,6 +122,7 @@ class PoolLink:
         self._calls_at_once = calls_at_once
         self._reporter = reporter
         self._start = start
+        self._on_claimed = on_claimed
         self._on_state = on_state
         self._on_crash = on_crash
         self._owed: dict[GroupLease, Settlement] = {}
@@ -281,6 +283,7 @@ class PoolLink:
                     self._reporter.lost_lease()
                 lease = GroupLease(self, claim, deadline_ms)
                 self.leases[claim.group] = lease
+                self._on_claimed(lease)
                 self._start(lease)
         for lease in stalled:
             if self.leases.get(lease.group) is lease:

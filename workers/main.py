@@ -43,7 +43,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
             http=http,
             clock=clock,
             life=life,
-            alarms=Alarms(warnings=Warnings(client), source=identity.name),
+            alarms=Alarms(warnings=Warnings(client), source=identity.role),
             ttl_ms=settings.lease.ttl_ms,
             timeout_ms=settings.http.timeout_ms,
             forbids_url=rules.forbids_url,

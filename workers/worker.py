@@ -15,6 +15,7 @@ from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
+from fleet.metrics import Histograms
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.process import Life
 from fleet.state.breakers import SharedBreakers
@@ -95,6 +96,7 @@ class Worker:
         self._away: str | None = None
         self._stopping = False
         self.outcomes: dict[str, Counter[str]] = {}
+        self.histograms = Histograms()
 
     # Seats: the leases this process may hold, over all pools --------------------------------------
 
@@ -159,6 +161,7 @@ class Worker:
             "redisAvailable": self._away is None,
             "totals": {code: dict(counts) for code, counts in self.outcomes.items()},
             "counts": dict(self._reporter.counts),
+            "histograms": self.histograms.to_json(),
         }
 
     # Pools ----------------------------------------------------------------------------------------
@@ -192,6 +195,7 @@ class Worker:
             calls_at_once=self._calls_at_once,
             reporter=self._reporter,
             start=self._mediator.deliver,
+            on_claimed=self._on_claimed,
             on_state=self._on_state,
             on_crash=self._life.check,
         )
@@ -238,6 +242,11 @@ class Worker:
             self._away = str(error)
             log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
 
+    def _on_claimed(self, lease: GroupLease) -> None:
+        now_ms = self._clock.wall_ms()
+        for entry in lease.entries:
+            self.histograms.observe("wait", lease.link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
+
     # Outcomes -------------------------------------------------------------------------------------
 
     def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
@@ -246,6 +255,7 @@ class Worker:
             counts = self.outcomes[lease.link.pool.code] = Counter()
         counts[name_of(outcome)] += 1
         counts["ms"] += round(seconds * 1000)
+        self.histograms.observe("delivery", lease.link.pool.code, seconds)
         if isinstance(outcome, Failed | Unreachable):
             self._complaints.add(lease.link.pool.code, lease.entry.message_id, outcome.reason)
         elif isinstance(outcome, Rejected):
