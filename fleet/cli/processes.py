@@ -14,6 +14,7 @@ from fleet.cli.base import Command, become, example, settings_of, settings_witho
 from fleet.cli.server import PORT
 from fleet.endpoint import EndpointOptions, run_endpoint
 from fleet.send import SAMPLE_PORT
+from fleet.state.connect import connected
 from fleet.supervise import Supervisor, on_signals
 from fleet.up import environment_for, programs
 from fleet.up import up as run_up
@@ -71,10 +72,13 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int) -> in
     become(settings, f"workers-{os.getpid()}")
     arguments = [part for pool in pools for part in ("--pool", pool)]
     stage = programs("worker", processes, environment_for(settings, os.environ), *arguments)
-    return asyncio.run(_supervised(Supervisor(stages=[stage])))
+    return asyncio.run(_supervised(Supervisor(stages=[stage]), settings.redis.url))
 
 
-async def _supervised(supervisor: Supervisor) -> int:
+async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
+    # Who is refused now would be started again and again, and refused each time: said once, as without processes.
+    async with connected(redis_url):
+        pass
     on_signals(supervisor.stop)
     return await supervisor.run()
 
