@@ -92,6 +92,7 @@ class ModelPool:
         refused, yields = set(), set()
         cascaded: list[str] = []
         again = []
+        over = len(self.leases) - self.concurrency
         for i, settlement in enumerate(settlements):
             lease = self.leases.get(settlement.group)
             if lease is None or str(lease.epoch) != settlement.epoch:
@@ -102,8 +103,9 @@ class ModelPool:
                 if "\x1f" in settlement.release:
                     cascaded += self._cascade(settlement)
             if settlement.release == "keep":
-                if lease.tier == "r" and self.waiting(settlement.group, "h"):
+                if over > 0 or (lease.tier == "r" and self.waiting(settlement.group, "h")):
                     yields.add(i)
+                over -= 1
             else:
                 del self.leases[settlement.group]
                 if self.has_messages(settlement.group):
