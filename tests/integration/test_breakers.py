@@ -119,7 +119,7 @@ class Bench:
 
 @asynccontextmanager
 async def benches(url: str, *names: str, rules: BreakerRules = RULES, **more: float) -> AsyncIterator[list[Bench]]:
-    clients = [await connect(url, timeout_s=0.5) for _ in names]
+    clients = [await connect(url, timeout_s=2.0) for _ in names]
     found = [Bench(client, url, name, rules=rules, **more) for client, name in zip(clients, names, strict=True)]
     try:
         for bench in found:
