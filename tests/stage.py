@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,10 @@ class Member:
         return self.log.read_text("utf-8", "replace")
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether its event loop hangs at a failpoint."""
-        return "blocked at failpoint" in self.text()
+    def blocked_at_ms(self) -> float:
+        """Since when its event loop hangs at a failpoint; 0 if it does not."""
+        said = next((line for line in self.text().splitlines() if "blocked at failpoint" in line), None)
+        return datetime.fromisoformat(said.split()[0]).timestamp() * 1000 if said else 0.0
 
 
 @dataclass
@@ -219,7 +221,7 @@ class Stage:
     def note_doubt(self, member: Member, at_ms: float | None = None) -> None:
         """Count what this process had begun and not settled: it alone may be delivered twice because of this."""
         if member.role == "worker":
-            begun, unended = self._begun_by(member, time.time() * 1000 if at_ms is None else at_ms)
+            begun, unended = self._begun_by(member, at_ms or member.blocked_at_ms or time.time() * 1000)
             self.doubts.update(begun)
             self.unended += len(unended)
 
@@ -251,7 +253,8 @@ class Stage:
             lambda: not self.holds(worker),
             self.ttl_ms * 1.5 / 1000,
             lambda: (
-                f"{time.monotonic() - began:.1f} s after it stopped {worker.process.pid} holds {self.holds(worker)}"
+                f"{time.monotonic() - began:.1f} s after it began to do nothing {worker.role} {worker.process.pid}"
+                f" still holds {self.holds(worker)} leases"
             ),
         )
 

@@ -52,7 +52,7 @@ def test_a_worker_whose_event_loop_hangs_there_loses_its_groups(tmp_path: Path, 
     # Slow answers: at any moment most groups are being delivered, so that this would show.
     with a_stage(tmp_path, ttl_ms=1000, visibility_s=20, rate=1_000_000) as stage:
         victim = _begin(stage, "worker", f"{name}:block:3", groups=5, latency_ms=40)
-        until(lambda: victim.is_blocked, 60, stage.describe)
+        until(lambda: victim.blocked_at_ms > 0, 60, stage.describe)
         stage.note_doubt(victim)
         stage.start("worker")
         stage.wait_lapsed(victim)

@@ -80,7 +80,7 @@ def _hang(stage: Stage) -> None:
     # Before the others: who comes first leases whatever there is, and these have to get to their failpoint.
     for _ in range(HANGING):
         victim = stage.start("worker", failpoint="answered:block:50")
-        until(lambda victim=victim: victim.is_blocked, 60, stage.describe)  # type: ignore[misc]
+        until(lambda victim=victim: victim.blocked_at_ms > 0, 60, stage.describe)  # type: ignore[misc]
         stage.note_doubt(victim)
         stage.wait_lapsed(victim)
         hanging.append(victim)
