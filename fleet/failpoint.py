@@ -28,6 +28,7 @@ NAMES = frozenset(
         # worker
         "claimed",  # claim answered, nothing sent
         "claim-lost",  # claim sent, its answer thrown away
+        "posted",  # request made, not yet written
         "requested",  # request on the wire, no answer yet
         "answered",  # answer read, not settled
         "settle-repeated",  # the same settle is sent twice

@@ -106,6 +106,7 @@ class Mediator:
         works = spoke(reply)
         if works is not None:
             self._breakers.record(origin, works, now_ms, probe=probe)
+        failpoint.hit("posted")
         elif probe:
             self._breakers.release(origin)
         if now_ms >= lease.deadline_ms:

@@ -95,6 +95,8 @@ class Worker:
         self._look = asyncio.Event()
         self._away: str | None = None
         self._stopping = False
+        http.before_io = self._drop_what_lapsed_in_our_sleep
+        self._kept_ms = clock.boot_ms()
         self.outcomes: dict[str, Counter[str]] = {}
         self.histograms = Histograms()
 
@@ -228,9 +230,18 @@ class Worker:
         """From the delivery loop itself: a thread of its own would keep a wedged worker's leases alive."""
         while True:
             await asyncio.sleep(self._ttl_ms / 20_000)
-            for link in list(self._links.values()):
-                if link.leases:
-                    link.keep_leases()
+            self._keep_now()
+
+    def _keep_now(self) -> None:
+        self._kept_ms = self._clock.boot_ms()
+        for link in list(self._links.values()):
+            if link.leases:
+                link.keep_leases()
+
+    def _drop_what_lapsed_in_our_sleep(self) -> None:
+        """A process that was stopped, or hung, wakes with requests that libcurl has not written yet."""
+        if self._clock.boot_ms() - self._kept_ms > self._ttl_ms / 10:
+            self._keep_now()
 
     def _on_state(self, error: StateError | None) -> None:
         if error is None:

@@ -110,6 +110,8 @@ class HttpClient:
 
         `max_idle_connections` belongs above the number of requests in flight, or connections are not kept.
         """
+        self.before_io: Callable[[], None] = _nothing
+        """Called before libcurl may write or read: the last moment to abort what must not be sent any more."""
         self._loop = asyncio.get_running_loop()
         self._http_version = http_version
         self._connect_timeout_ms = connect_timeout_ms
@@ -180,6 +182,7 @@ class HttpClient:
         parked = self._parked
         self._pumping = True
         try:
+            self.before_io()
             for fd, events in self._epoll.poll(0, _EVENTS_PER_WAKE):
                 if fd in parked:
                     # An idle connection has something to say, which is its end. libcurl looks when it needs it.
@@ -195,6 +198,7 @@ class HttpClient:
             if self._due_now and not self._closed:
                 # What the callbacks have just posted leaves in this turn of the loop.
                 self._due_now = False
+                self.before_io()
                 act(_SOCKET_TIMEOUT, 0)
                 self._collect()
         finally:
@@ -206,6 +210,7 @@ class HttpClient:
         if self._closed:
             return
         self._due_now = False
+        self.before_io()
         self._multi.socket_action(_SOCKET_TIMEOUT, 0)
         self._collect()
 
@@ -334,6 +339,10 @@ class HttpClient:
         setopt(pycurl.PATH_AS_IS, 1)
         setopt(pycurl.CAINFO, self._ca_file)
         return easy
+
+
+def _nothing() -> None:
+    pass
 
 
 def _system_ca_file() -> str:

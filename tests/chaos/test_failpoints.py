@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet import failpoint
+from fleet.journal import Start, read
 from tests.chaos.test_storm import judge
 from tests.stage import Member, Stage, a_stage, until
 
@@ -15,7 +16,7 @@ COORDINATOR = (
     "polled", "tracked", "submitted", "settled-read", "acked-at-source", "untracked", "nacked-at-source",
     "owned", "fenced-pools",
 )  # fmt: skip
-WORKER = ("claimed", "requested", "answered", "settled", "copied")
+WORKER = ("claimed", "posted", "requested", "answered", "settled", "copied")
 DISTURBED = ("claim-lost", "settle-repeated")
 NACKS = ("untracked", "nacked-at-source")
 MESSAGES, GROUPS = 600, 30
@@ -61,6 +62,29 @@ def test_a_worker_whose_event_loop_hangs_there_loses_its_groups(tmp_path: Path, 
         assert not stage.is_drained(), "nothing is left that it could disturb"
         stage.resume(victim)
         stage.wait_drained(90)
+        judge(stage)
+
+
+@pytest.mark.parametrize("nth", [GROUPS // 2, GROUPS * 5], ids=["first", "later"])
+@pytest.mark.parametrize("action", ["stop", "block"])
+def test_a_worker_that_wakes_sends_nothing_under_leases_that_lapsed(tmp_path: Path, action: str, nth: int) -> None:
+    """Requests wait in libcurl when it falls asleep. Nobody else has the groups, so no endpoint would refuse them."""
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=20) as stage:
+        victim = _begin(stage, "worker", f"posted:{action}:{nth}")
+        if action == "stop":
+            _wait_until_hit(stage, victim, action)
+        else:
+            until(lambda: victim.blocked_at_ms > 0, 60, stage.describe)
+            stage.note_doubt(victim)
+        epochs = {int(epoch) for _, epoch in stage.leases_of(victim)}
+        assert _started(stage) < nth, "nothing waited in libcurl"
+        stage.wait_lapsed(victim)
+        started = _started(stage)
+        stage.resume(victim)
+        stage.wait_drained(90)
+        late = [r for r in read(stage.endpoint_journal) if isinstance(r, Start)][started:]
+        assert late, "nothing was delivered afterwards"
+        assert [record for record in late if record.epoch in epochs] == []
         judge(stage)
 
 
