@@ -180,6 +180,10 @@ class Admission:
                 ).decode()
             )
         self._counts["malformed"] += len(malformed)
+        name = self._queue.name
+        self._alarms.add(
+            "MALFORMED_MESSAGE", "WARN", f"queue {name} holds what is no message, see fleet dead list", logged=True
+        )
         await self._queue.bury(letters, keep=DEAD_LETTERS_KEPT)
         self._check_lease()
         await self._source.ack([Held(m.received.broker_id, m.received.handle) for m in malformed])

@@ -19,6 +19,7 @@ from fleet.state import observe
 from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.queue import Queue
+from fleet.state.warnings import Warnings
 from tests.acceptance.fleet_command import Fleet
 from tests.servers import RedisServer, running_redis
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
@@ -94,6 +95,15 @@ async def _counted(url: str) -> tuple[int, int, int]:
         return view.counts["malformed"], view.counts["received"], await Queue(client, QUEUE).dead_count()
 
 
+def _warned(stage: Stage) -> bool:
+    async def ask() -> bool:
+        async with connected(stage.redis_server.url) as client:
+            found = await Warnings(client).list()
+            return any(w.category == "MALFORMED_MESSAGE" and QUEUE in w.message for w in found)
+
+    return asyncio.run(ask())
+
+
 def test_what_can_never_be_delivered_is_kept_and_named_and_stops_nothing(tmp_path: Path) -> None:
     with a_stage(tmp_path) as stage:
         stage.start_endpoint(latency_ms=0)
@@ -133,7 +143,8 @@ def test_what_can_never_be_delivered_is_kept_and_named_and_stops_nothing(tmp_pat
         assert "Traceback" not in coordinator.text() + worker.text()
         assert (coordinator.alive, worker.alive) == (True, True)
 
-        # Counted, with the coordinator's next heartbeat.
+        # A warning for those who read no logs, and counted with the coordinator's next heartbeat.
+        until(lambda: _warned(stage), 10, stage.describe)
         expected = (len(bad), len(bad) + stage.sent, len(bad))
         until(lambda: asyncio.run(_counted(stage.redis_server.url)) == expected, 10, stage.describe)
 
