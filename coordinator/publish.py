@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from fleet.config import PoolConfig, RouterConfig, canonical
 from fleet.state.connect import Client
@@ -53,18 +54,16 @@ class Publisher:
         for code, settings in found.items():
             if not settings.draining:
                 log.info("pool %s is no longer configured: it delivers what it holds, then it goes", code)
-            draining = PoolSettings(
-                concurrency=settings.concurrency,
-                capacity=settings.capacity,
-                rate_limit_per_minute=settings.rate_limit_per_minute,
-                on_failure=settings.on_failure,
-                draining=True,
-                park_after=settings.park_after,
-            )
-            await Pool(self._client, code).configure(revision, draining)
+            await Pool(self._client, code).configure(revision, replace(settings, draining=True))
 
 
 def _settings(pool: PoolConfig) -> PoolSettings:
     return PoolSettings(
-        pool.concurrency, pool.capacity, pool.rate_limit_per_minute, pool.on_failure, park_after=pool.park_after
+        pool.concurrency,
+        pool.capacity,
+        pool.rate_limit_per_minute,
+        pool.on_failure,
+        park_after=pool.park_after,
+        secret=pool.secret or "",
+        secret_file=pool.secret_file or "",
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
+from fleet.delivery.sign import Signer
 from fleet.errors import InvalidConfig
 from fleet.message import DEFAULT_POOL, MAX_NAME_CHARACTERS
 
@@ -251,6 +252,11 @@ def _pool(root: _Reader, item: object, path: str) -> PoolConfig:
     if on_failure not in get_args(OnFailure):
         root.wrong(f"{path}onFailure", f"one of {', '.join(get_args(OnFailure))}", on_failure)
     secret = root.text(table, "secret", path, hidden=True)
+    if secret:
+        try:
+            Signer(secret)
+        except InvalidConfig as error:
+            root.problems.append(f"{path}secret: {error}")
     secret_file = root.text(table, "secretFile", path)
     if secret and secret_file:
         root.problems.append(f"{path}secretFile: there is a secret as well; give one of them")

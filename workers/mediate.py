@@ -20,6 +20,7 @@ from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
 from workers.gate import Gate, gate
+from workers.sign import Signatures, Unsignable
 
 ATTEMPTS = 3
 BACKOFF_S = (1.0, 2.0)
@@ -37,6 +38,7 @@ class Mediator:
         timeout_ms: int,
         forbids_url: Callable[[str], bool],
         breakers: Breakers,
+        signatures: Signatures,
         on_outcome: Callable[[GroupLease, Outcome, float], None],
         on_blocked: Callable[[GroupLease, Gate], None],
         backoff_s: tuple[float, float] = BACKOFF_S,
@@ -46,6 +48,7 @@ class Mediator:
         self._timeout_ms = timeout_ms
         self._forbids_url = forbids_url
         self._breakers = breakers
+        self._signatures = signatures
         self._on_outcome = on_outcome
         self._on_blocked = on_blocked
         self._backoff_s = backoff_s
@@ -67,6 +70,10 @@ class Mediator:
             # By its name; by its address it is judged when it is connected to. Not acked: the rule may be the mistake.
             self._report_soon(lease, Unreachable("egress rules forbid its host"))
             return
+        signer = self._signatures.of(lease.link.pool.code)
+        if isinstance(signer, Unsignable):
+            self._report_soon(lease, Unreachable(signer.reason))
+            return
         origin = origin_of(entry.target)
         match self._breakers.admit(origin, now_ms):
             case Pass():
@@ -82,11 +89,15 @@ class Mediator:
                 self._report_soon(lease, Unreachable(f"circuit breaker of {origin} is open"))
                 return
         lease.attempt += 1
+        headers = _headers(entry, lease.epoch, lease.attempt)
+        body = b'{"messageId":%b}' % _encode(entry.message_id)
+        if signer is not None:
+            headers += signer.headers(entry.message_id, self._clock.wall_ms() // 1000, body)
         try:
             lease.transfer = self._client.post(
                 entry.target,
-                _headers(entry, lease.epoch, lease.attempt),
-                b'{"messageId":%b}' % _encode(entry.message_id),
+                headers,
+                body,
                 timeout_ms=self._timeout_ms,
                 done=partial(self._answered, lease, origin, probe),
             )
@@ -95,6 +106,7 @@ class Mediator:
             lease.stop()
             self._report_soon(lease, Rejected(0, f"the request cannot be made: {error}"))
             return
+        failpoint.hit("posted")
         if failpoint.is_armed("requested"):
             # libcurl writes in a later turn of the loop.
             asyncio.get_running_loop().call_later(0.01, failpoint.hit, "requested")
@@ -106,7 +118,6 @@ class Mediator:
         works = spoke(reply)
         if works is not None:
             self._breakers.record(origin, works, now_ms, probe=probe)
-        failpoint.hit("posted")
         elif probe:
             self._breakers.release(origin)
         if now_ms >= lease.deadline_ms:

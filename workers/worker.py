@@ -29,6 +29,7 @@ from workers.complain import Complaints
 from workers.gate import Gate
 from workers.mediate import Mediator
 from workers.settle import Reporter, name_of, settle
+from workers.sign import Signatures
 
 log = logging.getLogger("fleet.worker")
 
@@ -72,6 +73,7 @@ class Worker:
         self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
+        self._signatures = Signatures(client=client, alarms=alarms)
         self._complaints = Complaints(clock=clock)
         self._mediator = Mediator(
             client=http,
@@ -79,6 +81,7 @@ class Worker:
             timeout_ms=timeout_ms,
             forbids_url=forbids_url,
             breakers=self._breakers,
+            signatures=self._signatures,
             on_outcome=self._on_outcome,
             on_blocked=self._on_blocked,
         )
@@ -173,9 +176,11 @@ class Worker:
             self._look.clear()
             try:
                 codes = await self._registry.pools()
-                for code in codes - self._links.keys():
-                    if any(fnmatch.fnmatchcase(code, glob) for glob in self._globs):
-                        self._open(code).wake()
+                ours = {code for code in codes if any(fnmatch.fnmatchcase(code, glob) for glob in self._globs)}
+                # Before any of them is opened: nothing leaves unsigned that should be signed.
+                await self._signatures.follow(ours)
+                for code in ours - self._links.keys():
+                    self._open(code).wake()
                 for code in self._links.keys() - codes:
                     if not self._links[code].busy:
                         del self._links[code]

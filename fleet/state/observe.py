@@ -117,6 +117,8 @@ def _settings(stored: dict[str, str]) -> PoolSettings:
         on_failure=stored["on_failure"],
         draining="draining" in stored,
         park_after=int(stored.get("park_after", "10")),
+        secret=stored.get("secret", ""),
+        secret_file=stored.get("secret_file", ""),
     )
 
 

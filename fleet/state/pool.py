@@ -23,6 +23,8 @@ class PoolSettings:
     on_failure: str = "return"
     draining: bool = False
     park_after: int = 10
+    secret: str = field(default="", repr=False)
+    secret_file: str = ""
 
 
 @dataclass(slots=True)
@@ -170,6 +172,8 @@ class Pool:
         ]
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
+            settings.secret,
+            settings.secret_file,
     async def pause(self, paused: bool) -> bool:
         s = script("pause")
         return bool(await s(self.client, s.keys_of(self.keys), ["1" if paused else ""]))

@@ -1,14 +1,15 @@
 -- configure: give a pool its settings; an older revision changes nothing.
 -- KEYS settings leases ready epochs later
--- ARGV revision concurrency capacity rate on_failure draining park_after
---   rate and draining: '' for none
+-- ARGV revision concurrency capacity rate on_failure draining park_after secret secret_file
+--   rate, draining, secret and secret_file: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
 local settings, leases, ready, epochs, later = unpack(KEYS)
 local revision = tonumber(ARGV[1])
 if tonumber(redis.call('HGET', settings, 'revision') or 0) > revision then return 0 end
 redis.call('HSET', settings, 'revision', ARGV[1], 'concurrency', ARGV[2], 'capacity', ARGV[3], 'on_failure', ARGV[5],
   'park_after', ARGV[7])
-for _, optional in ipairs({ { 'rate', ARGV[4] }, { 'draining', ARGV[6] } }) do
+local optionals = { { 'rate', ARGV[4] }, { 'draining', ARGV[6] }, { 'secret', ARGV[8] }, { 'secret_file', ARGV[9] } }
+for _, optional in ipairs(optionals) do
   if optional[2] == '' then
     redis.call('HDEL', settings, optional[1])
   else
