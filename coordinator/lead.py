@@ -95,6 +95,8 @@ class Lead:
         """Every process of the fleet, as of the last round."""
         self.owned: dict[str, Owned] = {}
         self.counts: dict[str, Counter[str]] = {}
+        self.lost: Counter[str] = Counter()
+        """Leases that ended against our will."""
         self.leadership = self._lease(FleetKeys.leader)
 
     def look(self) -> None:
@@ -151,6 +153,7 @@ class Lead:
             soon_ms = min(soon_ms, await self._share_out())
             self._away = False
         except StateError as error:
+            self.lost["leader_leases_lost"] += bool(self.leadership.epoch)
             self.leadership.drop()
             if not self._away:
                 log.warning("%s; queues are left to others, and taken again when it is back", error)
@@ -159,9 +162,10 @@ class Lead:
 
     async def _keep_leadership(self) -> None:
         lease = self.leadership
+        led = bool(lease.epoch)
         if not lease.held or (lease.ageing and not await lease.renew()):
-            was = self.leadership.epoch
-            if await self.leadership.acquire() and not was:
+            self.lost["leader_leases_lost"] += led
+            if await self.leadership.acquire() and not led:
                 log.info("%s leads the fleet", self.name)
 
     async def _share_out(self) -> float:
@@ -268,6 +272,7 @@ class Lead:
                 category = "CONSUMER_RESTART_FAILED" if one.restarting else "QUEUE_UNAVAILABLE"
                 self._alarms.add(category, severity, f"queue {name}: {error}", logged=True)
         finally:
+            self.lost["queue_leases_lost"] += not one.lease.held
             if source is not None:
                 await source.close()
             try:

@@ -18,6 +18,7 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.config import MIN_CAPACITY
+from fleet.metrics_port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
@@ -32,7 +33,7 @@ SWITCH_S = 0.0005
 """How long a source's thread may keep the interpreter from the event loop. Python's own 5 ms is a batch's latency."""
 
 
-async def serve(settings: Settings) -> int:
+async def serve(settings: Settings, metrics_port: int | None = None) -> int:
     """Coordinate until SIGTERM. Returns the exit code."""
     failpoint.arm_if(settings.failpoint)
     tame_collector()
@@ -76,7 +77,7 @@ async def serve(settings: Settings) -> int:
                     for name, one in lead.owned.items()
                     if one.consumer is not None and one.consumer.last_poll
                 },
-                "counts": {name: dict(counts) for name, counts in lead.counts.items()},
+                "counts": {**lead.lost, **{name: dict(counts) for name, counts in lead.counts.items()}},
             }
 
         heartbeat = Heartbeat(registry=registry, identity=identity, ttl_ms=ttl_ms, describe=describe)
@@ -92,7 +93,8 @@ async def serve(settings: Settings) -> int:
         )
         await heartbeat.beat()
         await directory.refresh()
-        for job in (heartbeat.run(), signals.run(), directory.run(), lead.run(), watch.run()):
+        own_metrics = serve_metrics(metrics_port, heartbeat.counted)
+        for job in (heartbeat.run(), signals.run(), directory.run(), lead.run(), watch.run(), own_metrics):
             life.spawn(asyncio.get_running_loop().create_task(job))
         if not settings.config.enabled:
             log.warning("the router is switched off (MESSAGE_ROUTER_ENABLED): no queue is read here")
@@ -107,5 +109,5 @@ async def serve(settings: Settings) -> int:
     return life.exit_code()
 
 
-def run(settings: Settings) -> int:
-    return uvloop.run(serve(settings))
+def run(settings: Settings, metrics_port: int | None = None) -> int:
+    return uvloop.run(serve(settings, metrics_port))

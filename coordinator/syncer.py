@@ -13,6 +13,7 @@ from coordinator.sync import RetryPolicy, Severity, Syncer
 from fleet import config_sources
 from fleet.clock import SystemClock
 from fleet.errors import FleetError
+from fleet.metrics_port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life
 from fleet.settings import Settings
 from fleet.state.connect import connected
@@ -25,7 +26,7 @@ from fleet.state.warnings import Warnings
 log = logging.getLogger("fleet.syncer")
 
 
-async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
+async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int | None) -> int:
     """Keep the published configuration equal to its sources until SIGTERM. Returns the exit code."""
     config_sources.check_files(settings.config)
     identity, life = Identity.new("syncer"), Life()
@@ -82,7 +83,7 @@ async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
             await syncer.run()
 
         await heartbeat.beat()
-        for job in (heartbeat.run(), signals.run(), sync()):
+        for job in (heartbeat.run(), signals.run(), sync(), serve_metrics(metrics_port, heartbeat.counted)):
             life.spawn(asyncio.get_running_loop().create_task(job))
         log.info("%s syncs", identity.name)
         await life.wait()
@@ -92,5 +93,5 @@ async def serve(settings: Settings, retry: RetryPolicy | None) -> int:
     return life.exit_code()
 
 
-def run(settings: Settings, *, retry: RetryPolicy | None = None) -> int:
-    return uvloop.run(serve(settings, retry))
+def run(settings: Settings, *, retry: RetryPolicy | None = None, metrics_port: int | None = None) -> int:
+    return uvloop.run(serve(settings, retry, metrics_port))

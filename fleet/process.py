@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet.errors import StateError
+from fleet.errors import InvalidConfig, StateError
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
-from fleet.state.totals import Tally, counters_of
+from fleet.state.totals import Counter, Tally, counters_of
 
 log = logging.getLogger("fleet")
 
@@ -100,10 +100,17 @@ class Heartbeat:
         if self._on_alive is not None:
             self._on_alive(alive)
 
-    async def _count(self, described: dict[str, Any]) -> None:
+    def counted(self) -> dict[Counter, int]:
+        """All that this process counted since it began."""
+        return self._counted(self._describe())
+
+    def _counted(self, described: dict[str, Any]) -> dict[Counter, int]:
         record = {"role": self._identity.role, **described}
         record["histograms"] = {**record.get("histograms", {}), **call_times.to_json()}
-        await self._tally.add(counters_of(record), now_ms=time.monotonic() * 1000)
+        return counters_of(record)
+
+    async def _count(self, described: dict[str, Any]) -> None:
+        await self._tally.add(self._counted(described), now_ms=time.monotonic() * 1000)
 
     async def leave(self) -> None:
         try:
@@ -134,7 +141,11 @@ class Life:
     def check(self, task: asyncio.Task[None]) -> None:
         """A task that ended with an exception ends the process: going on half alive would hide it."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("ends because of an error", exc_info=error)
+            # What a user set wrong is said in a line; anything else is ours to find.
+            if isinstance(error, InvalidConfig):
+                log.error("%s", error)
+            else:
+                log.error("ends because of an error", exc_info=error)
             self.crash = self.crash or error
             self._over.set()
 

@@ -47,13 +47,18 @@ def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, st
     return environment
 
 
-def programs(role: str, count: int, environment: Mapping[str, str], *arguments: str) -> list[Program]:
+def programs(
+    role: str, count: int, environment: Mapping[str, str], *arguments: str, metrics_port: int | None = None
+) -> list[Program]:
+    """As many of one role, each with a metrics port of its own, if any: from this one on."""
     times = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S, "server": SERVER_STOPS_S}
     stop_within_s = times.get(role, WORKER_STOPS_S)
     return [
         Program(
             name=f"{role} {number}" if count > 1 else role,
-            command=fleet_command(role, *arguments),
+            command=fleet_command(
+                role, *arguments, *(["--metrics-port", str(metrics_port + number - 1)] if metrics_port else [])
+            ),
             environment=environment,
             stop_within_s=stop_within_s,
         )

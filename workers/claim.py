@@ -107,6 +107,7 @@ class PoolLink:
         reporter: Reporter,
         start: Callable[[GroupLease], None],
         on_claimed: Callable[[GroupLease], None],
+        on_rate_waits: Callable[[str, int], None],
         on_state: Callable[[StateError | None], None],
         on_crash: Callable[[asyncio.Task[None]], None],
     ) -> None:
@@ -123,6 +124,7 @@ class PoolLink:
         self._reporter = reporter
         self._start = start
         self._on_claimed = on_claimed
+        self._on_rate_waits = on_rate_waits
         self._on_state = on_state
         self._on_crash = on_crash
         self._owed: dict[GroupLease, Settlement] = {}
@@ -256,6 +258,8 @@ class PoolLink:
             self._hungry = self._urgent = True
         self.paused = answer.tag == "paused"
         self.policy = answer.policy
+        if answer.rate_waits:
+            self._on_rate_waits(self.pool.code, answer.rate_waits)
         for i in answer.yields:
             leases[i].yielding = True
         if answer.refused:

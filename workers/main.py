@@ -13,6 +13,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
+from fleet.metrics_port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected
@@ -23,7 +24,7 @@ from workers.worker import Worker
 log = logging.getLogger("fleet.worker")
 
 
-async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
+async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int | None = None) -> int:
     """Deliver until SIGTERM. Returns the exit code."""
     failpoint.arm_if(settings.failpoint)
     tame_collector()
@@ -54,7 +55,8 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=worker.describe
         )
         await heartbeat.beat()
-        life.spawn(asyncio.get_running_loop().create_task(heartbeat.run()))
+        for job in (heartbeat.run(), serve_metrics(metrics_port, heartbeat.counted)):
+            life.spawn(asyncio.get_running_loop().create_task(job))
         log.info("%s delivers", identity.name)
         await worker.run()
         http.close()
@@ -63,5 +65,5 @@ async def serve(settings: Settings, pool_globs: Sequence[str]) -> int:
     return life.exit_code()
 
 
-def run(settings: Settings, pool_globs: Sequence[str]) -> int:
-    return uvloop.run(serve(settings, pool_globs))
+def run(settings: Settings, pool_globs: Sequence[str], metrics_port: int | None = None) -> int:
+    return uvloop.run(serve(settings, pool_globs, metrics_port))

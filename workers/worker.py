@@ -95,11 +95,11 @@ class Worker:
             },
             on_subscribed=self._wake_all,
         )
+        http.before_io = self._drop_what_lapsed_in_our_sleep
+        self._kept_ms = clock.boot_ms()
         self._look = asyncio.Event()
         self._away: str | None = None
         self._stopping = False
-        http.before_io = self._drop_what_lapsed_in_our_sleep
-        self._kept_ms = clock.boot_ms()
         self.outcomes: dict[str, Counter[str]] = {}
         self.histograms = Histograms()
 
@@ -203,6 +203,7 @@ class Worker:
             reporter=self._reporter,
             start=self._mediator.deliver,
             on_claimed=self._on_claimed,
+            on_rate_waits=self._on_rate_waits,
             on_state=self._on_state,
             on_crash=self._life.check,
         )
@@ -259,16 +260,23 @@ class Worker:
             log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
 
     def _on_claimed(self, lease: GroupLease) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms, link = self._clock.wall_ms(), lease.link
         for entry in lease.entries:
-            self.histograms.observe("wait", lease.link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
+            self.histograms.observe("wait", link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
+
+    def _on_rate_waits(self, code: str, groups: int) -> None:
+        self._counts_of(code)["RATE_LIMITED"] += groups
+
+    def _counts_of(self, code: str) -> Counter[str]:
+        counts = self.outcomes.get(code)
+        if counts is None:
+            counts = self.outcomes[code] = Counter()
+        return counts
 
     # Outcomes -------------------------------------------------------------------------------------
 
     def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
-        counts = self.outcomes.get(lease.link.pool.code)
-        if counts is None:
-            counts = self.outcomes[lease.link.pool.code] = Counter()
+        counts = self._counts_of(lease.link.pool.code)
         counts[name_of(outcome)] += 1
         counts["ms"] += round(seconds * 1000)
         self.histograms.observe("delivery", lease.link.pool.code, seconds)

@@ -20,6 +20,9 @@ from fleet.up import environment_for, programs
 from fleet.up import up as run_up
 
 COUNT = click.IntRange(1, 256)
+metrics_port_option = click.option(
+    "--metrics-port", type=click.IntRange(1, 65535), help="Show this process's metrics at 127.0.0.1:PORT/metrics."
+)
 
 
 @click.command(
@@ -44,8 +47,9 @@ def up(context: click.Context, workers: int, coordinators: int, port: int | None
 
 
 @click.command(cls=Command, epilog=example("fleet coordinator --redis redis://redis:6379/0"))
+@metrics_port_option
 @click.pass_context
-def coordinator(context: click.Context) -> int:
+def coordinator(context: click.Context, metrics_port: int | None) -> int:
     """Take messages from the queues.
 
     And acknowledge them there, once they are settled. Coordinators share the queues among them.
@@ -54,24 +58,28 @@ def coordinator(context: click.Context) -> int:
 
     settings = settings_of(context)
     become(settings, f"coordinator-{os.getpid()}")
-    return run(settings)
+    return run(settings, metrics_port)
 
 
 @click.command(cls=Command, epilog=example("fleet worker --pool 'ORDERS-*' --pool DEFAULT-POOL --processes 4"))
 @click.option("--pool", "pools", metavar="GLOB", multiple=True, help="Serve only these pools (again for more).")
 @click.option("--processes", type=COUNT, default=1, show_default=True, help="Worker processes, restarted if they die.")
+@metrics_port_option
 @click.pass_context
-def worker(context: click.Context, pools: tuple[str, ...], processes: int) -> int:
-    """Deliver messages: from the pools in Redis to their endpoints."""
+def worker(context: click.Context, pools: tuple[str, ...], processes: int, metrics_port: int | None) -> int:
+    """Deliver messages: from the pools in Redis to their endpoints.
+
+    With several processes each has a metrics port of its own, from --metrics-port on.
+    """
     settings = settings_of(context)
     if processes == 1:
         from workers.main import run
 
         become(settings, f"worker-{os.getpid()}")
-        return run(settings, pools or ("*",))
+        return run(settings, pools or ("*",), metrics_port)
     become(settings, f"workers-{os.getpid()}")
     arguments = [part for pool in pools for part in ("--pool", pool)]
-    stage = programs("worker", processes, environment_for(settings, os.environ), *arguments)
+    stage = programs("worker", processes, environment_for(settings, os.environ), *arguments, metrics_port=metrics_port)
     return asyncio.run(_supervised(Supervisor(stages=[stage]), settings.redis.url))
 
 
@@ -84,8 +92,9 @@ async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
 
 
 @click.command(cls=Command, epilog=example("fleet syncer --config https://config.example/router.json"))
+@metrics_port_option
 @click.pass_context
-def syncer(context: click.Context) -> int:
+def syncer(context: click.Context, metrics_port: int | None) -> int:
     """Keep the configuration in Redis equal to its files and URLs.
 
     Ends with 1 when the first sync fails for good; later failures leave the last good configuration in force.
@@ -94,7 +103,7 @@ def syncer(context: click.Context) -> int:
 
     settings = settings_of(context)
     become(settings, f"syncer-{os.getpid()}")
-    return run(settings)
+    return run(settings, metrics_port=metrics_port)
 
 
 @click.command(cls=Command, epilog=example("fleet endpoint --latency-ms 50 --journal deliveries.ndjson"))

@@ -75,6 +75,8 @@ class Exchanged:
     cascaded: list[str]
     claims: list[Claim]
     policy: Policy
+    rate_waits: int = 0
+    """Groups that wait for a permit of the rate, and did not before this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Pool:
         for s in settlements:
             arguments += (s.group, s.epoch, s.release, len(s.items))
             arguments += s.items
-        tag, due, refused, yields, cascaded, claims, policy, tries = await script("exchange")(
+        tag, due, refused, yields, cascaded, claims, policy, tries, waits = await script("exchange")(
             self.client, self._keys_of_exchange(worker), arguments
         )
         return Exchanged(
@@ -130,6 +132,7 @@ class Pool:
             cascaded,
             _claims(claims, tries),
             Policy(policy[0], int(policy[1] or 0), bool(policy[2])),
+            waits,
         )
 
     def _keys_of_exchange(self, worker: str) -> list[str]:
@@ -169,11 +172,11 @@ class Pool:
             settings.on_failure,
             "1" if settings.draining else "",
             settings.park_after,
+            settings.secret,
+            settings.secret_file,
         ]
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
-            settings.secret,
-            settings.secret_file,
     async def pause(self, paused: bool) -> bool:
         s = script("pause")
         return bool(await s(self.client, s.keys_of(self.keys), ["1" if paused else ""]))

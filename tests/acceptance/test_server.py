@@ -277,7 +277,7 @@ def test_who_listens_gets_a_snapshot_each_second(site: Site) -> None:
 def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
     text = site.ask("GET", "/metrics").text
     families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-    for name in ("received_total", "acked_total", "nacked_total"):
+    for name in ("received_total", "acked_total", "nacked_total", "malformed_total"):
         assert families.pop(f"fleet_queue_{name}") == "counter"
     for name in ("delivery", "wait", "redis_call"):
         assert families.pop(f"fleet_{name}_seconds") == "histogram"

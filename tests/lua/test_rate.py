@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleet.state.pool import Pool
 from tests.lua.stage import TTL_MS, Stage, claim, in_groups, pool_settings, settle, settlement, submit
 
 MINUTE_MS = 60_000
@@ -29,6 +30,46 @@ async def test_no_rolling_minute_sees_more_than_the_limit_and_a_backlog_uses_it_
     for at in granted:
         assert sum(at <= other < at + MINUTE_MS for other in granted) <= limit
     assert len(granted) >= 0.98 * limit * minutes
+
+
+async def waits(pool: Pool, want: int) -> int:
+    """Claim and settle at once, so that no lease lapses; how many groups wait now that did not before."""
+    answer = await pool.exchange("w", ttl_ms=TTL_MS, want=want)
+    after = await settle(pool, *(settlement(claimed) for claimed in answer.claims))
+    return answer.rate_waits + after.rate_waits
+
+
+async def test_a_wait_for_a_permit_is_counted_once(stage: Stage) -> None:
+    pool = await stage.pool(rate_limit_per_minute=2)
+    await submit(pool, in_groups(5))
+    assert await waits(pool, 1) == 0
+    assert await waits(pool, 5) == 3, "the last permit went, and three groups are left without one"
+    assert await waits(pool, 5) == 0
+    await submit(pool, in_groups(2, "late"))
+    assert await waits(pool, 5) == 2
+    stage.advance(MINUTE_MS + 1000)
+    assert await waits(pool, 5) == 0, "two of those that waited went, the others wait still"
+    await submit(pool, in_groups(1, "last"))
+    assert await waits(pool, 5) == 1
+
+
+async def test_who_waits_for_a_slot_does_not_wait_for_a_permit(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=1, rate_limit_per_minute=1)
+    await submit(pool, in_groups(2))
+    first = await pool.exchange("w", ttl_ms=TTL_MS, want=5)
+    assert (len(first.claims), first.rate_waits) == (1, 0)
+    assert (await pool.exchange("w", ttl_ms=TTL_MS, want=5)).rate_waits == 0
+
+
+async def test_when_the_rate_is_lifted_nobody_waits_for_it_any_more(stage: Stage) -> None:
+    pool = await stage.pool(rate_limit_per_minute=1)
+    await submit(pool, in_groups(4))
+    assert await waits(pool, 5) == 3
+    await pool.configure("2", pool_settings())
+    assert await waits(pool, 5) == 0
+    await pool.configure("3", pool_settings(rate_limit_per_minute=1))
+    await submit(pool, in_groups(2, "new"))
+    assert await waits(pool, 5) == 2
 
 
 async def test_asking_again_when_told_so_grants_and_earlier_does_not(stage: Stage) -> None:

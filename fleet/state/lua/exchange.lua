@@ -7,12 +7,13 @@
 --   after a failure cascade_ms SEP batch: give it back, and nack what it holds of that batch with that delay;
 --   or `h` and ms: its head failed and is tried again after them, in place, the group waits
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
--- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries}
+-- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries, waits}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
 --   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings
 --   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
 --   policy: on_failure park_after draining; tries: place count … of those messages that failed in place before
+--   waits: lanes that wait for a permit of the rate since this call
 local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, tries, outboxes, outbox,
   regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -24,7 +25,7 @@ local SWEEP = 100
 local HELD_SHARE = 4 -- a group that is tried again in place keeps at most this part of the pool's capacity
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
-  'park_after', 'draining')
+  'park_after', 'draining', 'limited')
 local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '' }
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
@@ -185,7 +186,7 @@ end
 -- Claim -------------------------------------------------------------------------------------------
 
 local concurrency, per_minute = tonumber(config[1]), tonumber(config[2])
-if not concurrency then return { 'unknown', '', refused, yields, cascaded, {}, policy, {} } end
+if not concurrency then return { 'unknown', '', refused, yields, cascaded, {}, policy, {}, 0 } end
 
 -- A consumer that found the pool full is told when a quarter of it, or a share, has room again.
 if config[4] and #gone > 0 then
@@ -210,7 +211,7 @@ if #due > 0 then
   redis.call('ZREM', later, unpack(due))
   redis.call('RPUSH', ready, unpack(due))
 end
-if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {} } end
+if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {}, 0 } end
 
 local held = redis.call('ZCARD', leases)
 local take_groups = math.min(want, concurrency - held)
@@ -279,6 +280,19 @@ if take_groups > 0 then
   end
 end
 
+-- Who waits for a permit is counted once: those at the head of the list were counted before.
+local limited, waits = tonumber(config[9] or 0), 0
+local still_limited = 0
+if permits then
+  still_limited = math.max(0, limited - claimed)
+  if permits <= claimed and held + claimed < concurrency then
+    local waiting = redis.call('LLEN', ready)
+    waits = math.max(0, waiting - still_limited)
+    still_limited = waiting
+  end
+end
+if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_limited) end
+
 -- Work is left that this worker does not take: somebody idle may.
 if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed)
   and redis.call('EXISTS', ready) == 1 then
@@ -301,4 +315,4 @@ if claimed < want then
   end
   if soonest then due_ms = text(math.max(1, soonest)) end
 end
-return { 'ok', due_ms, refused, yields, cascaded, claims, policy, failed_before }
+return { 'ok', due_ms, refused, yields, cascaded, claims, policy, failed_before, waits }
