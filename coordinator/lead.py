@@ -235,7 +235,8 @@ class Lead:
         name = one.config.name
         source: Source | None = None
         try:
-            source = open_source(name, one.config.uri, one.config.visibility_timeout_s * 1000)
+            config = one.config
+            source = open_source(name, config.uri, config.visibility_timeout_s * 1000, connections=config.connections)
             if one.config.draining and not await self._has_work(name):
                 await self._registry.forget_queue(name)
                 return

@@ -51,7 +51,7 @@ class Status:
 
     @property
     def oldest_s(self) -> float:
-        return max((queue.depth.oldest_s for queue in self.queues if queue.depth), default=0.0)
+        return max((queue.depth.oldest_s or 0.0 for queue in self.queues if queue.depth), default=0.0)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -123,8 +123,9 @@ def _of_queue(queue: QueueNow, *, has_coordinator: bool) -> list[str]:
         found.append(f"queue {name} has no owner at the moment")
     if queue.view.dead:
         found.append(f"queue {name} has {queue.view.dead} dead letters")
-    if queue.depth is not None and queue.depth.oldest_s > _OLD_S:
-        found.append(f"the oldest message of queue {name} is {span(queue.depth.oldest_s)} old")
+    oldest_s = queue.depth.oldest_s if queue.depth is not None else None
+    if oldest_s is not None and oldest_s > _OLD_S:
+        found.append(f"the oldest message of queue {name} is {span(oldest_s)} old")
     return found
 
 

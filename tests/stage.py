@@ -81,8 +81,9 @@ class Stage:
     sent: int = 0
     doubts: Counter[str] = field(default_factory=Counter)
     """How often a request for a message had started and its outcome was not settled, at a kill or a stop."""
-    unended: int = 0
-    """Those of them that had no `end` in the endpoint's journal either: no answer to them had been sent."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """How many of them had an `end` in the endpoint's journal by then, at deaths and at hangs: the answer was under
+    way, or the worker had no time to settle it."""
 
     @property
     def in_doubt(self) -> int:
@@ -221,9 +222,10 @@ class Stage:
     def note_doubt(self, member: Member, at_ms: float | None = None) -> None:
         """Count what this process had begun and not settled: it alone may be delivered twice because of this."""
         if member.role == "worker":
-            begun, unended = self._begun_by(member, at_ms or member.blocked_at_ms or time.time() * 1000)
+            hung_at_ms = member.blocked_at_ms
+            begun, ended = self._begun_by(member, at_ms or hung_at_ms or time.time() * 1000)
             self.doubts.update(begun)
-            self.unended += len(unended)
+            self.answered["hang" if hung_at_ms else "death"] += len(ended)
 
     def leases_of(self, worker: Member) -> dict[tuple[str, str], set[str]]:
         """(group, epoch) of what it holds, and the messages that wait in that group."""
@@ -259,7 +261,7 @@ class Stage:
         )
 
     def _begun_by(self, worker: Member, at_ms: float) -> tuple[set[str], set[str]]:
-        """Messages whose request it had begun and not settled; those of them that had not ended by then."""
+        """Messages whose request it had begun and not settled; those of them that had ended by then."""
         leases = self.leases_of(worker)
         begun: set[str] = set()
         ended: set[str] = set()
@@ -279,7 +281,7 @@ class Stage:
                 begun.add(record["id"])
             elif record["t"] <= at_ms:
                 ended.add(record["id"])
-        return begun, begun - ended
+        return begun, begun & ended
 
     def _endpoint_address(self) -> tuple[str, int]:
         host, _, port = self.endpoint_url.removeprefix("http://").partition(":")

@@ -16,6 +16,8 @@ from fleet import logs
 from fleet.embedded_redis import find_running
 from fleet.errors import FleetError, StateUnavailable
 from fleet.settings import RedisSettings, Settings, load
+from fleet.sources.base import Surroundings
+from fleet.sources.open import surround
 
 T = TypeVar("T")
 
@@ -78,7 +80,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def settings_without_redis(context: click.Context) -> Settings:
     """For commands that bring their own Redis or need none."""
     choices = context.ensure_object(Choices)
-    return load(config=choices.config, redis_url=choices.redis)
+    return _surrounded(load(config=choices.config, redis_url=choices.redis))
 
 
 def settings_of(context: click.Context) -> Settings:
@@ -91,7 +93,12 @@ def settings_of(context: click.Context) -> Settings:
         raise StateUnavailable(
             f"no Redis: name one with --redis or FLEET_REDIS_URL (and no `fleet up` runs in {settings.data_dir})"
         )
-    return dataclasses.replace(settings, redis=RedisSettings(url=running))
+    return _surrounded(dataclasses.replace(settings, redis=RedisSettings(url=running)))
+
+
+def _surrounded(settings: Settings) -> Settings:
+    surround(Surroundings(redis_url=settings.redis.url, sqs_endpoint=settings.sqs.endpoint_override))
+    return settings
 
 
 def become(settings: Settings, process: str) -> None:

@@ -51,7 +51,11 @@ def _queues(page: Exposition, queues: list[views.QueueNow]) -> None:
     tracked = [({"queue": queue.view.name}, queue.view.tracked) for queue in queues]
     page.family("fleet_queue_tracked", "gauge", "Messages taken and not acknowledged yet.", tracked)
     # A queue that does not say how old its oldest message is has no sample: 0 would be a lie.
-    oldest = [({"queue": queue.view.name}, queue.depth.oldest_s) for queue in queues if queue.depth is not None]
+    oldest = [
+        ({"queue": queue.view.name}, queue.depth.oldest_s)
+        for queue in queues
+        if queue.depth is not None and queue.depth.oldest_s is not None
+    ]
     page.family("fleet_queue_oldest_seconds", "gauge", "Age of the oldest message at the source.", oldest)
 
 

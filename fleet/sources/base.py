@@ -8,8 +8,10 @@ an adapter of a blocking library brings its own thread. Calls that reach the que
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from fleet.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,19 @@ class Depth:
     """Visible now, whether or not an older message of the group holds them."""
     invisible: int
     """Leased, or delayed."""
-    oldest_s: float
-    """The age of the oldest message, 0 when the queue is empty."""
+    oldest_s: float | None
+    """The age of the oldest message, 0 when the queue is empty; None where the queue does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an adapter may need beside its URI: what this process's settings say."""
+
+    redis_url: str = ""
+    """Where our own queues live: with the fleet's other state."""
+    sqs_endpoint: str = ""
+    """Instead of the address that an SQS queue's URI names (`SQS_ENDPOINT_OVERRIDE`)."""
+    clock: Clock = field(default_factory=SystemClock)
 
 
 class Source(Protocol):
@@ -53,7 +66,8 @@ class Source(Protocol):
     """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
     visibility_ms: int
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Connect. Nothing is taken before the first poll: whoever only asks for the depth takes nothing."""
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         """Up to `max_messages`, oldest first; waits at most `wait_ms` for the first. Cancelling it loses nothing."""

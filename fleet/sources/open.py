@@ -5,42 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from fleet.clock import Clock, SystemClock
 from fleet.errors import InvalidConfig
-from fleet.sources.base import Publisher, Source
+from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.sqlite import SqliteSource
 from fleet.sources.sqlite_file import parse_address
 from fleet.sources.sqlite_publisher import SqlitePublisher
 
 T = TypeVar("T")
 
+_around = Surroundings()
 
-def open_source(queue_name: str, uri: str, visibility_ms: int, *, clock: Clock | None = None) -> Source:
+
+def surround(around: Surroundings) -> None:
+    """Once a process, as its settings are read: where it runs is the same for every queue that it opens."""
+    global _around
+    _around = around
+
+
+def open_source(
+    queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1, around: Surroundings | None = None
+) -> Source:
     """The source for a queue, not connected yet. `queue_name` is what the rest of Fleet calls it."""
     if visibility_ms < 1:
         raise InvalidConfig(f"visibility timeout of queue {queue_name} must be at least 1 ms")
-    return _adapter(_SOURCES, uri)(queue_name, uri, visibility_ms, clock or SystemClock())
+    return _adapter(_SOURCES, uri)(queue_name, uri, visibility_ms, connections, around or _around)
 
 
-def open_publisher(uri: str, *, clock: Clock | None = None) -> Publisher:
+def open_publisher(uri: str, *, around: Surroundings | None = None) -> Publisher:
     """The publisher for a queue, not connected yet."""
-    return _adapter(_PUBLISHERS, uri)(uri, clock or SystemClock())
+    return _adapter(_PUBLISHERS, uri)(uri, around or _around)
 
 
-def _sqlite_source(queue_name: str, uri: str, visibility_ms: int, clock: Clock) -> Source:
+def _sqlite_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, around: Surroundings) -> Source:
     address = parse_address(uri)
     return SqliteSource(
-        name=queue_name, path=address.path, queue=address.queue, visibility_ms=visibility_ms, clock=clock
+        name=queue_name, path=address.path, queue=address.queue, visibility_ms=visibility_ms, clock=around.clock
     )
 
 
-def _sqlite_publisher(uri: str, clock: Clock) -> Publisher:
+def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
     address = parse_address(uri)
-    return SqlitePublisher(path=address.path, queue=address.queue, clock=clock)
+    return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, Clock], Source]] = {"sqlite": _sqlite_source}
-_PUBLISHERS: dict[str, Callable[[str, Clock], Publisher]] = {"sqlite": _sqlite_publisher}
+_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {"sqlite": _sqlite_source}
+_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {"sqlite": _sqlite_publisher}
 
 
 def _adapter(adapters: dict[str, T], uri: str) -> T:

@@ -110,8 +110,9 @@ def _lines(path: Path) -> int:
 def judge(stage: Stage) -> None:
     verdict = stage.verdict()
     print(verdict.table())
-    print(f"{stage.in_doubt} requests had started and were not settled at the kills and stops,")
-    print(f"{stage.unended} of them had not ended at the endpoint")
+    print(f"{stage.in_doubt} requests had started and were not settled at the kills, stops and hangs;")
+    under_way = stage.answered
+    print(f"answers were under way to {under_way['death']} of them at kills and stops, {under_way['hang']} at hangs")
     assert verdict.sent == verdict.accepted == stage.sent
     assert verdict.lost == 0, verdict.examples
     assert verdict.inversions == 0, verdict.examples

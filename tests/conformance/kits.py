@@ -1,37 +1,59 @@
-"""What the suite needs to know of a kind of queue. A new kind is a class here and a line in `KITS`."""
+"""What the suite needs to know of a kind of queue. A new kind is a class, and a line in `KITS`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from fleet.sources.base import Publisher, Source
 from fleet.sources.open import open_publisher, open_source
 
 
 class Kit(Protocol):
+    """One kind of queue; an object of it is one queue, new and empty, for one test."""
+
+    title: ClassVar[str]
+    """Its name in the table of docs/sources.md."""
+    server: ClassVar[str]
+    """The fixture that runs its server, '' where it has none."""
     holds_groups: ClassVar[bool]
+    cannot: ClassVar[Mapping[str, str]]
+    """Facts (names of tests) that this kind of queue cannot give → why, for the table. They are not run for it."""
     short_ms: int
     """The shortest visibility timeout or delay that the queue can do; the suite really waits for it."""
+    uri: str
+
+    def __init__(self, folder: Path, server: Any) -> None: ...
 
     def source(self, visibility_ms: int) -> Source:
-        """A source, not open yet, of the one queue of this test."""
+        """A source, not open yet, of the queue."""
 
     def publisher(self) -> Publisher: ...
 
 
 class SqliteKit:
+    title: ClassVar[str] = "SQLite"
+    server: ClassVar[str] = ""
     holds_groups: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {}
     short_ms = 60
 
-    def __init__(self, folder: Path) -> None:
-        self._uri = f"sqlite:///{folder}/queue.db?queue=conformance"
+    def __init__(self, folder: Path, server: Any) -> None:
+        self.uri = f"sqlite:///{folder}/queue.db?queue=conformance"
 
     def source(self, visibility_ms: int) -> Source:
-        return open_source("conformance", self._uri, visibility_ms)
+        return open_source("conformance", self.uri, visibility_ms)
 
     def publisher(self) -> Publisher:
-        return open_publisher(self._uri)
+        return open_publisher(self.uri)
 
 
-KITS = {"sqlite": SqliteKit}
+KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit}
+
+
+def why_not(kit: type[Kit], fact: str, *, needs_groups: bool) -> str:
+    """Why a kind of queue cannot give a fact; '' where it can."""
+    if needs_groups and not kit.holds_groups:
+        return "it has no groups"
+    return kit.cannot.get(fact, "")
