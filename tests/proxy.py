@@ -1,0 +1,94 @@
+"""A TCP proxy between Fleet and a broker, whose line can be cut and mended."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_CHUNK = 65536
+
+
+class Proxy:
+    """Each connection is two threads that copy bytes. While it is cut each is reset, a new one too."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = ("127.0.0.1", target_port)
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._is_cut = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        with self._lock:
+            self._is_cut = True
+            lines, self._open = self._open, set()
+        for line in lines:
+            _reset(line)
+
+    def mend(self) -> None:
+        with self._lock:
+            self._is_cut = False
+
+    @property
+    def connections(self) -> int:
+        return len(self._open) // 2
+
+    def close(self) -> None:
+        self.cut()
+        # Closing alone does not wake a thread that waits in accept.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self._target, timeout=5)
+                far.settimeout(None)
+            except OSError:
+                _reset(near)
+                continue
+            with self._lock:
+                refused = self._is_cut
+                if not refused:
+                    self._open |= {near, far}
+            if refused:
+                _reset(near)
+                _reset(far)
+                continue
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while chunk := source.recv(_CHUNK):
+                sink.sendall(chunk)
+        with self._lock:
+            self._open -= {source, sink}
+        _reset(source)
+        _reset(sink)
+
+
+def _reset(line: socket.socket) -> None:
+    with suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+    line.close()
+
+
+@contextmanager
+def proxied(target_port: int) -> Iterator[Proxy]:
+    proxy = Proxy(target_port)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
