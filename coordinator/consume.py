@@ -103,7 +103,7 @@ class Consumer:
             on_fed=lambda code: self._fed.update({code: 1}),
         )
         self._alive_ms = self._clock.boot_ms()
-        work = self._drain() if self._draining else self._poll()
+        work = self._drain() if self._draining else self._poll_when_quiet()
         duties = (self.acknowledger.run(), work, self._extend(), self._find_phantoms())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
@@ -131,6 +131,26 @@ class Consumer:
 
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
+
+    async def _poll_when_quiet(self) -> None:
+        wait_ms = self._source.crash_wait_ms
+        if wait_ms and not self.lease.was_given_back and await self._was_left_in_disorder():
+            log.info(
+                "queue %s: its last owner died, what it was given comes again within %d ms", self.config.name, wait_ms
+            )
+            until_ms = self._clock.boot_ms() + wait_ms
+            while self._ours() and self._clock.boot_ms() < until_ms:
+                self._alive_ms = self._clock.boot_ms()
+                await self._rest(min(until_ms - self._clock.boot_ms(), STUCK_MS / 2) / 1000)
+        await self._poll()
+
+    async def _was_left_in_disorder(self) -> bool:
+        """Whether more is out at the source than we know of: somebody was given it who did not live to track it."""
+        try:
+            return (await self._source.depth()).invisible > await self._queue.tracked_count()
+        except SourceUnavailable as error:
+            log.warning("%s", error)
+            return True
 
     async def _poll(self) -> None:
         pause_s = _RETRY_FROM_S

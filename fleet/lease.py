@@ -40,6 +40,8 @@ class Lease:
         self._now_ms = now_ms
         self._deadline_ms = 0.0
         self.epoch = ""
+        self.was_given_back = False
+        """Whether the holder before us ended well, as far as the server knows."""
         self.held_by: HeldBy | None = None
 
     @property
@@ -57,6 +59,7 @@ class Lease:
         answer = await self._call("acquire")
         if answer[0] == "granted":
             self.epoch = str(answer[1])
+            self.was_given_back = bool(int(answer[2]))
             self._deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             self.held_by = None
             return self.held

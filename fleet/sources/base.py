@@ -65,6 +65,9 @@ class Source(Protocol):
     holds_groups: bool
     """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
     visibility_ms: int
+    crash_wait_ms: int
+    """How long a new owner takes nothing after one that died while the queue had messages out: where groups are not
+    held, what that one was given comes again only then, and what is newer would overtake. 0 where it cannot."""
 
     async def open(self) -> None:
         """Connect. Nothing is taken before the first poll: whoever only asks for the depth takes nothing."""

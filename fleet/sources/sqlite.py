@@ -34,6 +34,7 @@ class SqliteSource:
     """One embedded queue, read by one coordinator at a time."""
 
     holds_groups = True
+    crash_wait_ms = 0
 
     def __init__(
         self, *, name: str, path: Path, queue: str, visibility_ms: int, clock: Clock, busy_timeout_ms: int = 10_000

@@ -28,6 +28,7 @@ class SourceWithoutGroups:
 
     name = "q"
     holds_groups = False
+    crash_wait_ms = 0
     visibility_ms = 60_000
 
     def __init__(self) -> None:

@@ -220,3 +220,15 @@ def test_the_safe_deadline_is_before_the_lapse_and_leaves_time_to_work(ttl_ms: i
 async def test_of_many_who_ask_at_once_one_gets_it(stage: Stage) -> None:
     contenders = [Contender(stage.client, f"c{i}") for i in range(8)]
     assert sum(await asyncio.gather(*(c.acquire() for c in contenders))) == 1
+
+
+async def test_who_gets_it_hears_whether_its_last_holder_gave_it_back(a: Contender, b: Contender) -> None:
+    assert await a.acquire()
+    assert not a.was_given_back, "nobody had it: after a wipe that may be somebody who died"
+    await a.release()
+    assert await b.acquire()
+    assert b.was_given_back
+    b.server_passes(TTL_MS + 1)
+    a.server_passes(TTL_MS + 1)
+    assert await a.acquire()
+    assert not a.was_given_back

@@ -2,7 +2,7 @@
 -- KEYS lease
 -- ARGV now_ms verb owner ttl_ms epoch
 --   verb: `acquire`, `renew` or `release`; epoch: of the grant to renew or release, else ''
--- Returns {`granted`, epoch} | {`held`, epoch, owner, remaining_ms} | {`kept`} | {`lost`} | {`released`}
+-- Returns {`granted`, epoch, 1 if its last holder gave it back, else 0} | {`held`, epoch, owner, remaining_ms} | {`kept`} | {`lost`} | {`released`}
 local lease, verb, name, ttl_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local now = time_ms(ARGV[1])
 -- Redis may be full, and then only a queue's owner frees memory: a script that has written may go on.
@@ -17,7 +17,7 @@ if verb == 'acquire' then
   end
   local granted = text(next_epoch(epoch, now))
   redis.call('HSET', lease, 'owner', name, 'epoch', granted, 'deadline', text(now + ttl_ms))
-  return { 'granted', granted }
+  return { 'granted', granted, is[2] and owner == '' and 1 or 0 }
 end
 
 if owner ~= name or is[2] ~= ARGV[5] then return { 'lost' } end
