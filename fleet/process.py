@@ -18,11 +18,11 @@ from fleet.errors import InvalidConfig, StateError
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import Counter, Tally, counters_of
+from fleet.tasks import cancel
 
 log = logging.getLogger("fleet")
 
 _BEAT_S = 1.0
-_CANCEL_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,7 @@ class Life:
         await self._over.wait()
 
     async def cancel(self) -> None:
-        pending = {task for task in self._tasks if not task.done()}
-        while pending:
-            for task in pending:
-                task.cancel()
-            # Python 3.11's wait_for, which redis-py sends through, may swallow a cancellation that meets its end.
-            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+        await cancel(self._tasks)
 
     def exit_code(self) -> int:
         return 1 if self.crash is not None else 0

@@ -23,7 +23,7 @@ from typing import Any
 import redis
 
 from fleet.journal import End, Journal, read
-from fleet.sources.base import Depth, Outgoing
+from fleet.sources.base import Depth, Outgoing, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
 from fleet.verify import Verdict, verify
@@ -76,6 +76,8 @@ class Stage:
     body_options: dict[str, Any] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     endpoint_url: str = ""
+    source_uri: str = ""
+    """Of another queue than the embedded one."""
     path: str = "/"
     """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
     sent: int = 0
@@ -91,7 +93,11 @@ class Stage:
 
     @property
     def queue_uri(self) -> str:
-        return f"sqlite:///{self.directory}/queue.db?queue={QUEUE}"
+        return self.source_uri or f"sqlite:///{self.directory}/queue.db?queue={QUEUE}"
+
+    @property
+    def around(self) -> Surroundings:
+        return Surroundings(redis_url=self.redis_server.url)
 
     @property
     def sent_journal(self) -> Path:
@@ -181,7 +187,7 @@ class Stage:
         asyncio.run(self._send(count, groups, busy_every))
 
     async def _send(self, count: int, groups: int, busy_every: int) -> None:
-        publisher = open_publisher(self.queue_uri)
+        publisher = open_publisher(self.queue_uri, around=self.around)
         await publisher.open()
         journal = Journal(self.sent_journal)
         first = self.sent
@@ -291,7 +297,7 @@ class Stage:
 
     def depth(self) -> Depth:
         async def ask() -> Depth:
-            source = open_source(QUEUE, self.queue_uri, self.visibility_s * 1000)
+            source = open_source(QUEUE, self.queue_uri, self.visibility_s * 1000, around=self.around)
             await source.open()
             try:
                 return await source.depth()

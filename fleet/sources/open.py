@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from fleet.errors import InvalidConfig
 from fleet.sources.base import Publisher, Source, Surroundings
+from fleet.sources.own import OwnPublisher, OwnSource, name_of
 from fleet.sources.sqlite import SqliteSource
 from fleet.sources.sqlite_file import parse_address
 from fleet.sources.sqlite_publisher import SqlitePublisher
@@ -48,8 +49,22 @@ def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
     return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {"sqlite": _sqlite_source}
-_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {"sqlite": _sqlite_publisher}
+def _own_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, around: Surroundings) -> Source:
+    return OwnSource(name=queue_name, queue=name_of(uri), visibility_ms=visibility_ms, redis_url=around.redis_url)
+
+
+def _own_publisher(uri: str, around: Surroundings) -> Publisher:
+    return OwnPublisher(queue=name_of(uri), redis_url=around.redis_url)
+
+
+_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
+    "fleet": _own_source,
+    "sqlite": _sqlite_source,
+}
+_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
+    "fleet": _own_publisher,
+    "sqlite": _sqlite_publisher,
+}
 
 
 def _adapter(adapters: dict[str, T], uri: str) -> T:

@@ -1,7 +1,7 @@
 """Every key name Fleet uses in Redis. Nowhere else is one spelled.
 
-Three families, one Cluster slot each: a pool, a source queue, the fleet. A script touches keys of one
-family member only. `docs/redis.md` lists them with their type and what bounds them.
+Four families, one Cluster slot each: a pool, a source queue, a queue of our own, the fleet. A script touches keys of
+one family member only. `docs/redis.md` lists them with their type and what bounds them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ SETTLED_CHANNEL = "fleet:settled"
 """Carries the name of a queue whose settled list is no longer empty."""
 CHANGED_CHANNEL = "fleet:changed"
 """Carries `config` for a new revision, `lease` when one was given back."""
+OWN_QUEUE_CHANNEL = "fleet:queue"
+"""Carries the name of a queue of our own that shows something, or will."""
 BREAKER_CHANNEL = "fleet:breaker"
 """Carries an origin, and what became of its circuit breaker."""
 
@@ -98,9 +100,7 @@ class QueueKeys:
     name: str
 
     def _key(self, name: str) -> str:
-        # A brace in the name would end the hash tag early and split the family over slots.
-        tag = self.name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
-        return f"{{q:{tag}}}:{name}"
+        return f"{{q:{_tag(self.name)}}}:{name}"
 
     @property
     def tracked(self) -> str:
@@ -121,6 +121,59 @@ class QueueKeys:
     @property
     def owner(self) -> str:
         return self._key("owner")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnQueueKeys:
+    """One partition of a queue that lives in Redis itself: its messages, and which of them are hidden."""
+
+    name: str
+    partition: int = 0
+
+    def tag(self) -> str:
+        """The queue's name as it stands in its keys, and in signals."""
+        return _tag(self.name)
+
+    def _key(self, name: str) -> str:
+        return f"{{b:{self.tag()}:{self.partition}}}:{name}"
+
+    @property
+    def state(self) -> str:
+        return self._key("state")
+
+    @property
+    def bodies(self) -> str:
+        return self._key("bodies")
+
+    @property
+    def hidden(self) -> str:
+        return self._key("hidden")
+
+    @property
+    def ready(self) -> str:
+        return self._key("ready")
+
+    @property
+    def due(self) -> str:
+        return self._key("due")
+
+    @property
+    def counts(self) -> str:
+        return self._key("counts")
+
+    @property
+    def seen(self) -> str:
+        return self._key("seen")
+
+    @property
+    def group_list(self) -> str:
+        """Prefix of the list of a group's messages."""
+        return self._key("g:")
+
+
+def _tag(name: str) -> str:
+    # A brace in the name would end the hash tag early and split the family over slots.
+    return name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
 
 
 class FleetKeys:
@@ -154,6 +207,8 @@ FAMILIES = (
     "{p:*}:failed",
     "{q:*}:owner",
     "{q:*}:dead",
+    "{b:*}:state",
+    "{b:*}:seen",
     "{fleet}:*",
 )
 """Globs of the keys that may remain once everything is delivered and acked."""

@@ -20,18 +20,20 @@ a lease back: what is settled too late would give back somebody else's."""
 
 
 @pytest.mark.parametrize(
-    ("messages", "groups", "rate"),
+    ("messages", "groups", "rate", "uri"),
     [
-        pytest.param(6_000, 150, None, id="short"),
-        pytest.param(4_000, 50, NO_LIMIT, id="one-a-lease"),
-        pytest.param(20_000, 500, None, id="whole", marks=pytest.mark.long),
+        pytest.param(6_000, 150, None, "", id="short"),
+        pytest.param(4_000, 50, NO_LIMIT, "", id="one-a-lease"),
+        pytest.param(4_000, 100, None, "fleet://storm", id="own-queue"),
+        pytest.param(20_000, 500, None, "", id="whole", marks=pytest.mark.long),
+        pytest.param(20_000, 500, None, "fleet://storm", id="own-queue-whole", marks=pytest.mark.long),
     ],
 )
 def test_nothing_is_lost_or_reordered_while_processes_die(
-    tmp_path: Path, messages: int, groups: int, rate: int | None
+    tmp_path: Path, messages: int, groups: int, rate: int | None, uri: str
 ) -> None:
     dice = random.Random(20261118)
-    with a_stage(tmp_path, rate=rate) as stage:
+    with a_stage(tmp_path, rate=rate, source_uri=uri) as stage:
         storm(stage, dice, messages=messages, groups=groups)
         judge(stage)
 

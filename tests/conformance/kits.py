@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from fleet.sources.base import Publisher, Source
+from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from tests.servers import RedisServer
 
 
 class Kit(Protocol):
@@ -49,7 +50,25 @@ class SqliteKit:
         return open_publisher(self.uri)
 
 
-KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit}
+class OwnKit:
+    title: ClassVar[str] = "our own"
+    server: ClassVar[str] = "redis_server"
+    holds_groups: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {}
+    short_ms = 60
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self.uri = "fleet://conformance"
+        self._around = Surroundings(redis_url=server.url)
+
+    def source(self, visibility_ms: int) -> Source:
+        return open_source("conformance", self.uri, visibility_ms, around=self._around)
+
+    def publisher(self) -> Publisher:
+        return open_publisher(self.uri, around=self._around)
+
+
+KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit, "fleet": OwnKit}
 
 
 def why_not(kit: type[Kit], fact: str, *, needs_groups: bool) -> str:

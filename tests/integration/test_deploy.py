@@ -89,10 +89,11 @@ def fleet(stage: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("source_uri", ["", "fleet://orders"])
 def test_a_whole_fleet_works_with_the_rights_and_the_settings_of_deploy(
-    guarded_redis: GuardedRedis, tmp_path: Path
+    guarded_redis: GuardedRedis, tmp_path: Path, source_uri: str
 ) -> None:
-    stage = Stage(tmp_path, guarded_redis, rate=100_000)
+    stage = Stage(tmp_path, guarded_redis, rate=100_000, source_uri=source_uri)
     try:
         stage.start_endpoint(latency_ms=2)
         stage.configure()

@@ -9,6 +9,7 @@ from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
 from fleet.state.operate import PoolByHand
+from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.totals import Tally
 from fleet.state.warnings import Warnings
 from tests.lua.stage import (
@@ -98,5 +99,17 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     warning = await warnings.add("C", "WARN", code, name)
     yield "acknowledge"
     assert await warnings.acknowledge(warning)
+    own = OwnQueue(stage.client, name, now_ms=str(stage.now_ms))
+    yield "send"
+    assert all(await own.send([NewMessage(b"one", "g", "dedup"), NewMessage(b"two")], producer="feed", epoch=1))
+    yield "receive"
+    shown, _ = await own.receive(10, visibility_ms=TTL_MS)
+    assert {one.body for one in shown} == {b"one", b"two"}
+    yield "conclude"
+    assert await own.conclude([Conclusion(one.number, one.count, one.group, 0) for one in shown]) == [True, True]
+    yield "depth"
+    assert (await own.contents()).messages == 2
+    yield "purge"
+    await own.purge()
     yield "tally"
     await Tally(stage.client, name).add({("pool", code, "SUCCESS"): 1}, now_ms=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from fleet.lease import Lease
 from fleet.state.connect import connected
 from fleet.state.entry import ACK, nack
 from fleet.state.keys import FleetKeys
+from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.pool import failed
 from fleet.state.queue import Queue
 from tests.lua.stage import (
@@ -160,3 +162,18 @@ async def test_how_full_redis_is_can_be_asked(stage: Stage) -> None:
     assert await registry.memory_share() == 0.0
     await fill(stage)
     assert 1.5 < await registry.memory_share() < 2.5
+
+
+async def test_a_queue_of_our_own_takes_nothing_more_and_can_be_emptied(stage: Stage) -> None:
+    queue = OwnQueue(stage.client, "q")
+    await queue.send([NewMessage(b"m", f"g{i}") for i in range(300)])
+    await fill(stage)
+    with pytest.raises(StateFull):
+        await queue.send([NewMessage(b"one more")])
+    taken = 0
+    while shown := (await queue.receive(100, visibility_ms=60_000))[0]:
+        later, *rest = [Conclusion(one.number, one.count, one.group, None) for one in shown]
+        assert all(await queue.conclude([replace(later, hide_ms=50_000)]))
+        assert all(await queue.conclude([*rest, later]))
+        taken += len(shown)
+    assert (taken, (await queue.contents()).messages) == (300, 0)

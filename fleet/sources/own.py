@@ -1,0 +1,282 @@
+"""Queues of our own, `fleet://NAME`: in the Redis that holds the fleet's other state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+from fleet.errors import (
+    InvalidConfig,
+    SourceError,
+    SourceFull,
+    SourceUnavailable,
+    StateError,
+    StateFull,
+    StateUnavailable,
+)
+from fleet.message import MAX_NAME_CHARACTERS
+from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.state.connect import Client, connect
+from fleet.state.keys import OWN_QUEUE_CHANNEL
+from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown
+from fleet.state.registry import Registry
+from fleet.state.signals import Signals
+from fleet.tasks import cancel
+
+PREFIX = "fleet://"
+MAX_DELAY_MS = 14 * 24 * 3600 * 1000
+FULL_AT = 0.9
+"""Of Redis' memory: the rest is for what keeps messages moving."""
+_LOOK_MEMORY_S = 1.0
+_LOOK_S = 5.0
+"""How often a waiting poll looks unasked: a signal may be lost."""
+_BATCH, _BATCH_BYTES = 500, 1024 * 1024
+_HANDLE = re.compile(r"f1\.([0-9]{1,20})\.([0-9]{1,10})\.(.*)", re.DOTALL)
+
+
+def name_of(uri: str) -> str:
+    """The queue that a URI names."""
+    name = unquote(uri[len(PREFIX) :]) if uri.lower().startswith(PREFIX) else ""
+    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or set(name) & set("{}/?#@ "):
+        raise InvalidConfig(
+            f"{PREFIX}NAME needs a name of at most {MAX_NAME_CHARACTERS} characters without spaces, braces and / ? # @"
+        )
+    return name
+
+
+class _Connection:
+    """To Redis, as an adapter needs it."""
+
+    def __init__(self, *, name: str, redis_url: str) -> None:
+        if not redis_url:
+            raise InvalidConfig(f"{PREFIX}{name} is kept in Redis: name one with --redis or FLEET_REDIS_URL")
+        self._name = name
+        self._url = redis_url
+        self._client: Client | None = None
+
+    async def open(self) -> Client:
+        if self._client is None:
+            with _as_source_errors(self._name):
+                self._client = await connect(self._url)
+        return self._client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+
+class OwnSource:
+    holds_groups = True
+    crash_wait_ms = 0
+
+    def __init__(self, *, name: str, queue: str, visibility_ms: int, redis_url: str) -> None:
+        self.name = name
+        self.visibility_ms = visibility_ms
+        self._queue_name = queue
+        self._redis_url = redis_url
+        self._connection = _Connection(name=queue, redis_url=redis_url)
+        self.queue: OwnQueue | None = None
+        self._client: Client | None = None
+        self._shows = asyncio.Event()
+        self._signals: asyncio.Task[None] | None = None
+        self._receiving: asyncio.Task[tuple[list[Received], int | None]] | None = None
+        self._over: list[Received] = []
+        """Received by a poll that was cancelled, or more than the next one asks for."""
+
+    async def open(self) -> None:
+        self.attach(await self._connection.open())
+
+    def attach(self, client: Client) -> None:
+        """Use a connection that somebody else opened, and closes."""
+        self._client, self.queue = client, OwnQueue(client, self._queue_name)
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + wait_ms / 1000
+        self._listen()
+        while True:
+            self._shows.clear()
+            due_ms = await self._receive(max_messages)
+            left_s = give_up - loop.time()
+            if self._over or left_s <= 0:
+                taken, self._over = self._over[:max_messages], self._over[max_messages:]
+                return taken
+            # A millisecond more than due: timers may fire a little early, and would then spin.
+            due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, due_s, _LOOK_S)):
+                    await self._shows.wait()
+
+    async def ack(self, held: Sequence[Held]) -> list[bool]:
+        return await self._conclude([(one, None) for one in held])
+
+    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        return await self._conclude([(one, min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in held])
+
+    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        return await self._conclude([(one, visibility_ms) for one in held])
+
+    async def depth(self) -> Depth:
+        with _as_source_errors(self._queue_name):
+            found = await self._opened().contents()
+        return Depth(found.messages - found.hidden, found.hidden, found.oldest_ms / 1000)
+
+    async def close(self) -> None:
+        if self._signals is not None:
+            await cancel([self._signals])
+            self._signals = None
+        try:
+            if self._receiving is not None:
+                await self._receive(0)
+            if self._over:
+                over, self._over = self._over, []
+                await self.nack([(Held(one.broker_id, one.handle), 0) for one in over])
+        except SourceError:
+            # They show again by themselves, at the end of their visibility timeout.
+            self._over = []
+        finally:
+            self.queue = None
+            await self._connection.close()
+
+    async def _receive(self, most: int) -> int | None:
+        """Fill what is over, unless something is; the ms until there will be something, if that is known.
+
+        A call once begun is not cancelled: what it answers is leased to us.
+        """
+        if self._over:
+            return None
+        if self._receiving is None:
+            self._receiving = asyncio.get_running_loop().create_task(self._ask(most))
+        task = self._receiving
+        try:
+            self._over, due_ms = await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._receiving = None
+        return due_ms
+
+    async def _ask(self, most: int) -> tuple[list[Received], int | None]:
+        with _as_source_errors(self._queue_name):
+            shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
+        return [_received(one) for one in shown], due_ms
+
+    async def _conclude(self, held: Sequence[tuple[Held, int | None]]) -> list[bool]:
+        flags = [False] * len(held)
+        known: list[tuple[int, Conclusion]] = []
+        for place, (one, hide_ms) in enumerate(held):
+            found = _HANDLE.fullmatch(one.handle)
+            if found is not None:
+                known.append((place, Conclusion(found[1], int(found[2]), found[3], hide_ms)))
+        for first in range(0, len(known), _BATCH):
+            part = known[first : first + _BATCH]
+            with _as_source_errors(self._queue_name):
+                answers = await self._opened().conclude([conclusion for _, conclusion in part])
+            for (place, _), answer in zip(part, answers, strict=True):
+                flags[place] = answer
+        return flags
+
+    def _opened(self) -> OwnQueue:
+        if self.queue is None:
+            raise SourceUnavailable(f"queue {self._queue_name} is closed")
+        return self.queue
+
+    def _listen(self) -> None:
+        """From the first poll on: who only asks for the depth needs no signals."""
+        if self._signals is None and self._client is not None:
+            signals = Signals(
+                client=self._client,
+                url=self._redis_url,
+                handlers={OWN_QUEUE_CHANNEL: self._on_signal},
+                on_subscribed=self._shows.set,
+            )
+            self._signals = asyncio.get_running_loop().create_task(signals.run())
+
+    def _on_signal(self, tag: str) -> None:
+        if tag == self._opened().keys.tag():
+            self._shows.set()
+
+
+class OwnPublisher:
+    def __init__(self, *, queue: str, redis_url: str) -> None:
+        self._name = queue
+        self._connection = _Connection(name=queue, redis_url=redis_url)
+        self.queue: OwnQueue | None = None
+        self._registry: Registry | None = None
+        self._looked_at = float("-inf")
+
+    async def open(self) -> None:
+        client = await self._connection.open()
+        self.attach(client)
+        self._registry = Registry(client)
+
+    def attach(self, client: Client) -> None:
+        """Use a connection that somebody else opened, and closes, and watches the memory of."""
+        self.queue = OwnQueue(client, self._name)
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        if self.queue is None:
+            raise SourceUnavailable(f"queue {self._name} is closed")
+        await self._check_memory()
+        refusals = [_refusal(message) for message in messages]
+        good = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
+        for batch in _batches(good):
+            with _as_source_errors(self._name):
+                await self.queue.send([NewMessage(m.body, m.group or "", m.dedup_id or "", m.delay_ms) for m in batch])
+        return refusals
+
+    async def close(self) -> None:
+        self.queue = None
+        await self._connection.close()
+
+    async def _check_memory(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._registry is None or now - self._looked_at < _LOOK_MEMORY_S:
+            return
+        with _as_source_errors(self._name):
+            share = await self._registry.memory_share()
+        if share >= FULL_AT:
+            raise SourceFull(f"queue {self._name}: Redis is {share:.0%} full, nothing is added above {FULL_AT:.0%}")
+        self._looked_at = now
+
+
+def _received(shown: Shown) -> Received:
+    handle = f"f1.{shown.number}.{shown.count}.{shown.group}"
+    return Received(shown.number, handle, shown.body, shown.group or None, shown.count)
+
+
+def _refusal(message: Outgoing) -> str | None:
+    for field, value in (("group", message.group), ("dedup id", message.dedup_id)):
+        if value is not None and (len(value) > MAX_NAME_CHARACTERS or not value.isprintable()):
+            return f"{field} is too long or unprintable"
+    if not 0 <= message.delay_ms <= MAX_DELAY_MS:
+        return f"delay must be from 0 to {MAX_DELAY_MS} ms"
+    return None
+
+
+def _batches(messages: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    batch: list[Outgoing] = []
+    size = 0
+    for message in messages:
+        if batch and (len(batch) == _BATCH or size + len(message.body) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += len(message.body)
+    if batch:
+        yield batch
+
+
+@contextlib.contextmanager
+def _as_source_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except StateUnavailable as error:
+        raise SourceUnavailable(f"queue {name}: {error}") from error
+    except StateFull as error:
+        raise SourceFull(f"queue {name}: {error}") from error
+    except StateError as error:
+        raise SourceError(f"queue {name}: {error}") from error

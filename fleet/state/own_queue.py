@@ -1,0 +1,125 @@
+"""A queue of our own, in Redis: groups held as SQS FIFO holds them, judged by the clock of Redis alone.
+
+A message is known by its number, which rises and is never used again, and a showing of it by that and how often it
+was shown. One typed wrapper per script; `fleet/sources/own.py` makes a source of it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.errors import Fenced
+from fleet.state.connect import Client
+from fleet.state.keys import OwnQueueKeys
+from fleet.state.scripts import script
+
+DEDUP_MS = 5 * 60 * 1000
+PER_LANE = 8
+"""Of one group in one receive, where there are many groups: others get their turn, and a call is not for one each."""
+_PURGE_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    body: bytes
+    group: str = ""
+    dedup_id: str = ""
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One showing of a message."""
+
+    number: str
+    group: str
+    count: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What becomes of one showing: None deletes the message, else it is hidden for that long from now on."""
+
+    number: str
+    count: int
+    group: str
+    hide_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    messages: int
+    hidden: int
+    oldest_ms: int
+
+
+class OwnQueue:
+    """`now_ms` is for tests; empty means Redis TIME."""
+
+    def __init__(self, client: Client, name: str, *, now_ms: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.keys = OwnQueueKeys(name)
+        self.now_ms = now_ms
+
+    async def send(
+        self, messages: Sequence[NewMessage], *, dedup_ms: int = DEDUP_MS, producer: str = "", epoch: int = 0
+    ) -> list[str]:
+        """Append in order, all or nothing. The number of each; '' where its dedup id was seen before.
+
+        A `producer` that others may replace sends with its epoch: once a newer one has sent, it is refused.
+        """
+        arguments: list[str | int] = [self.now_ms, dedup_ms, producer, epoch]
+        for message in messages:
+            arguments += (message.group, message.dedup_id, message.delay_ms, _packed(message.body))
+        s = script("send")
+        answer = await s(self.client, s.keys_of(self.keys), arguments)
+        if answer[0] == "stale":
+            raise Fenced(f"{producer} sends to {self.name} with a newer epoch now")
+        return ["" if number == "0" else str(number) for number in answer[1:]]
+
+    async def receive(self, most: int, *, visibility_ms: int) -> tuple[list[Shown], int | None]:
+        """The oldest messages that may be shown; if none, the ms until one may, None if none ever will by itself."""
+        s = script("receive")
+        answer = await s(self.client, s.keys_of(self.keys), [self.now_ms, most, visibility_ms, PER_LANE])
+        shown = [
+            Shown(answer[i], answer[i + 1], int(answer[i + 2]), _unpacked(answer[i + 3]))
+            for i in range(1, len(answer), 4)
+        ]
+        return shown, int(answer[0]) if answer[0] else None
+
+    async def conclude(self, conclusions: Sequence[Conclusion]) -> list[bool]:
+        """Delete, show again or hide longer. False for what was shown again since."""
+        arguments: list[str | int] = [self.now_ms]
+        for c in conclusions:
+            arguments += (c.number, c.count, c.group, "d" if c.hide_ms is None else c.hide_ms)
+        s = script("conclude")
+        return [bool(flag) for flag in await s(self.client, s.keys_of(self.keys), arguments)]
+
+    async def contents(self) -> Contents:
+        s = script("depth")
+        messages, hidden, age_ms = await s(self.client, s.keys_of(self.keys), [self.now_ms])
+        return Contents(messages, hidden, int(age_ms))
+
+    async def purge(self) -> None:
+        """Throw away all messages that are there now, some thousand a call."""
+        s = script("purge")
+        while await s(self.client, s.keys_of(self.keys), [_PURGE_AT_ONCE]):
+            continue
+
+
+# Redis hands us text. A body that is none goes as base64, told apart by its first character.
+
+
+def _packed(body: bytes) -> str:
+    try:
+        return "t" + body.decode()
+    except UnicodeDecodeError:
+        return "b" + b64encode(body).decode()
+
+
+def _unpacked(stored: str) -> bytes:
+    return stored[1:].encode() if stored[0] == "t" else b64decode(stored[1:])
