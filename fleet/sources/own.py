@@ -21,7 +21,7 @@ from fleet.message import MAX_NAME_CHARACTERS
 from fleet.sources.base import Depth, Held, Outgoing, Received
 from fleet.state.connect import Client, connect
 from fleet.state.keys import OWN_QUEUE_CHANNEL
-from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown
+from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 from fleet.tasks import cancel
@@ -112,13 +112,13 @@ class OwnSource:
                     await self._shows.wait()
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
-        return await self._conclude([(one, None) for one in held])
+        return await self._conclude([(one, "delete", 0) for one in held])
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
-        return await self._conclude([(one, min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in held])
+        return await self._conclude([(one, "give back", min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in held])
 
     async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
-        return await self._conclude([(one, visibility_ms) for one in held])
+        return await self._conclude([(one, "hide", visibility_ms) for one in held])
 
     async def depth(self) -> Depth:
         with _as_source_errors(self._queue_name):
@@ -164,13 +164,13 @@ class OwnSource:
             shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms
 
-    async def _conclude(self, held: Sequence[tuple[Held, int | None]]) -> list[bool]:
+    async def _conclude(self, held: Sequence[tuple[Held, What, int]]) -> list[bool]:
         flags = [False] * len(held)
         known: list[tuple[int, Conclusion]] = []
-        for place, (one, hide_ms) in enumerate(held):
+        for place, (one, what, ms) in enumerate(held):
             found = _HANDLE.fullmatch(one.handle)
             if found is not None:
-                known.append((place, Conclusion(found[1], int(found[2]), found[3], hide_ms)))
+                known.append((place, Conclusion(found[1], int(found[2]), found[3], what, ms)))
         for first in range(0, len(known), _BATCH):
             part = known[first : first + _BATCH]
             with _as_source_errors(self._queue_name):

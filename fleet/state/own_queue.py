@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client
@@ -19,6 +20,9 @@ DEDUP_MS = 5 * 60 * 1000
 PER_LANE = 8
 """Of one group in one receive, where there are many groups: others get their turn, and a call is not for one each."""
 _PURGE_AT_ONCE = 5000
+
+
+What = Literal["delete", "give back", "hide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What becomes of one showing: None deletes the message, else it is hidden for that long from now on."""
+    """What becomes of a showing: the message is deleted, given back (shown again after `ms`), or hidden for longer."""
 
     number: str
     count: int
     group: str
-    hide_ms: int | None
+    what: What = "delete"
+    ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class OwnQueue:
         """Delete, show again or hide longer. False for what was shown again since."""
         arguments: list[str | int] = [self.now_ms]
         for c in conclusions:
-            arguments += (c.number, c.count, c.group, "d" if c.hide_ms is None else c.hide_ms)
+            arguments += (c.number, c.count, c.group, "d" if c.what == "delete" else f"{c.what[0]}{c.ms}")
         s = script("conclude")
         return [bool(flag) for flag in await s(self.client, s.keys_of(self.keys), arguments)]
 

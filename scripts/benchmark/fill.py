@@ -14,7 +14,7 @@ from benchmark.house import POOL, QUEUE
 from benchmark.sink import TOKEN
 from fleet.clock import SystemClock
 from fleet.lease import Lease
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Outgoing, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
@@ -99,9 +99,18 @@ async def fill_pool(
             raise BenchError(f"the pool took {answer.accepted} of {len(entries)} messages ({answer.tag})")
 
 
-async def fill_queue(uri: str, *, count: int, groups: int, target: str, first: int = 0, batch: int = BATCH) -> float:
+async def fill_queue(
+    uri: str,
+    *,
+    count: int,
+    groups: int,
+    target: str,
+    first: int = 0,
+    batch: int = BATCH,
+    around: Surroundings | None = None,
+) -> float:
     """Publish the messages from number `first` up to `count`; returns the seconds that the queue took for them."""
-    publisher = open_publisher(uri)
+    publisher = open_publisher(uri, around=around)
     await publisher.open()
     seconds = 0.0
     try:
@@ -120,9 +129,9 @@ async def fill_queue(uri: str, *, count: int, groups: int, target: str, first: i
     return seconds
 
 
-async def depth_of(uri: str) -> int:
+async def depth_of(uri: str, around: Surroundings | None = None) -> int:
     """All a queue still holds, visible or not."""
-    source = open_source(QUEUE, uri, _OWNER_TTL_MS)
+    source = open_source(QUEUE, uri, _OWNER_TTL_MS, around=around)
     await source.open()
     try:
         depth = await source.depth()

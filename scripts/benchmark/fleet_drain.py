@@ -14,8 +14,10 @@ from benchmark.fill import depth_of, fill_pool, fill_queue, on_redis
 from benchmark.ground import Ground
 from benchmark.house import POOL, Crew, House, house
 from benchmark.limits import serial_loop
+from benchmark.origins import Origin, embedded, own
 from benchmark.profiler import Profiler
 from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from fleet.sources.base import Surroundings
 
 WHOLE_PATH = "whole-path"
 _SETTINGS = ("128 at once", "256 at once", "1000 at once")
@@ -28,15 +30,16 @@ _SERIAL_COUNT = 30_000
 class Costs:
     """The observer of a drain: CPU of every process, and a profiler where one is asked for."""
 
-    def __init__(self, home: House, profiler: Profiler | None) -> None:
+    def __init__(self, home: House, profiler: Profiler | None, others: Mapping[str, int] | None = None) -> None:
         self._home = home
+        self._others = others or {}
         self._profiler = profiler
         self._meter: Meter | None = None
 
     def warm(self, workers: Workers) -> None:
         pids = workers.pids() if isinstance(workers, Crew) else {}
         servers = {"redis": self._home.server.pid, "nginx": self._home.ground.sink.pid}
-        self._meter = Meter({**pids, **servers}, self._home.client)
+        self._meter = Meter({**pids, **servers, **self._others}, self._home.client)
         self._meter.begin()
         if self._profiler:
             self._profiler.attach({name: pid for name, pid in pids.items() if name != "syncer"})
@@ -111,10 +114,13 @@ def drain_pool(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholePath:
-    """Embedded queue, coordinator, pool, two workers, endpoint, and gone from the queue's file."""
+    """Queue, coordinator, pool, two workers, endpoint, and gone from the queue."""
 
     name: str = WHOLE_PATH
     title: str = "Fleet, whole path from the embedded queue (2 workers)"
+    origin: Callable[[House], AbstractContextManager[Origin]] = embedded
+    count: int = _PATH_COUNT
+    connections: int = 1
     kind: Kind = "fleet"
     better: Better = "higher"
     settings: tuple[str, ...] = _SETTINGS
@@ -133,19 +139,26 @@ class WholePath:
         return self._attempt(ground, self.settings[-1], profiler)
 
     def _attempt(self, ground: Ground, setting: str, profiler: Profiler | None) -> Measurement:
-        count = ground.scaled(_PATH_COUNT)
-        with house(ground) as home, source_depth(home.queue_uri) as depth:
-            home.write_config([{"code": POOL, "concurrency": _concurrency(setting)}])
+        count = ground.scaled(self.count)
+        with (
+            house(ground) as home,
+            self.origin(home) as origin,
+            source_depth(origin.uri, origin.around) as depth,
+        ):
+            pool = {"code": POOL, "concurrency": _concurrency(setting)}
+            home.write_config([pool], queue_uri=origin.uri, connections=self.connections)
             ground.say(f"publishing {count:,} messages")
-            uvloop.run(fill_queue(home.queue_uri, count=count, groups=ground.groups, target=ground.sink.url))
+            uvloop.run(
+                fill_queue(origin.uri, count=count, groups=ground.groups, target=ground.sink.url, around=origin.around)
+            )
             measured = drain(
                 count=count,
                 sink=ground.sink,
-                start_workers=lambda: _whole_crew(home),
+                start_workers=lambda: home.crew(workers=2, coordinators=1, synced=True, environment=origin.environment),
                 left=depth,
                 say=ground.say,
                 until_empty=True,
-                observer=Costs(home, profiler),
+                observer=Costs(home, profiler, origin.pids),
             )
             problems = [f"{number} still {what}" for what, number in home.queue_left().items() if number]
             if left := home.pool_left():
@@ -155,14 +168,10 @@ class WholePath:
         return replace(measured, problems=(*measured.problems, *problems))
 
 
-def _whole_crew(home: House) -> AbstractContextManager[Workers]:
-    return home.crew(workers=2, coordinators=1, synced=True)
-
-
 @contextmanager
-def source_depth(uri: str) -> Iterator[Callable[[], int]]:
+def source_depth(uri: str, around: Surroundings | None = None) -> Iterator[Callable[[], int]]:
     """A function that counts what a queue still holds, visible or not."""
-    yield lambda: int(uvloop.run(depth_of(uri)))
+    yield lambda: int(uvloop.run(depth_of(uri, around)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,5 +240,11 @@ SCENARIOS = (
     ),
     FromPool(workers=1, name="pool-1", title="Fleet, from a pool (1 worker)"),
     WholePath(),
+    WholePath(
+        name="path-own",
+        title="Fleet, whole path from a queue of our own in Redis",
+        origin=own,
+        budgets=(Budget(of=WHOLE_PATH, at_least=1.0),),
+    ),
     OneGroup(),
 )

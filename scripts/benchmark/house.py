@@ -70,8 +70,16 @@ class House:
     def queue_uri(self) -> str:
         return f"sqlite:///{self.folder / 'queue.db'}?queue={QUEUE}"
 
-    def write_config(self, pools: Sequence[Mapping[str, object]], *, with_queue: bool = True) -> None:
-        queues = [{"queueName": QUEUE, "queueUri": self.queue_uri}] if with_queue else []
+    def write_config(
+        self,
+        pools: Sequence[Mapping[str, object]],
+        *,
+        with_queue: bool = True,
+        queue_uri: str = "",
+        connections: int = 1,
+    ) -> None:
+        queue = {"queueName": QUEUE, "queueUri": queue_uri or self.queue_uri, "connections": connections}
+        queues = [queue] if with_queue else []
         self._config.write_text(json.dumps({"queues": queues, "processingPools": list(pools)}))
 
     @property
@@ -79,25 +87,36 @@ class House:
         return self.folder / "router.json"
 
     @contextmanager
-    def crew(self, *, workers: int = 0, coordinators: int = 0, synced: bool = False) -> Iterator[Crew]:
+    def crew(
+        self,
+        *,
+        workers: int = 0,
+        coordinators: int = 0,
+        synced: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Crew]:
         """Start them, a syncer first where a configuration was written; stop all in the end, the syncer last."""
         with ExitStack() as stack:
             crew = Crew(log=self.log)
             if synced:
-                self.start(stack, crew, "syncer", "syncer")
+                self.start(stack, crew, "syncer", "syncer", more=environment)
                 crew.await_that("the first sync", self._has_all_pools)
             for number in range(1, coordinators + 1):
-                self.start(stack, crew, "coordinator" if coordinators == 1 else f"coordinator {number}", "coordinator")
+                name = "coordinator" if coordinators == 1 else f"coordinator {number}"
+                self.start(stack, crew, name, "coordinator", more=environment)
             for number in range(1, workers + 1):
                 self.start(stack, crew, f"worker {number}", "worker")
             yield crew
 
-    def start(self, stack: ExitStack, crew: Crew, name: str, *arguments: str) -> None:
+    def start(
+        self, stack: ExitStack, crew: Crew, name: str, *arguments: str, more: Mapping[str, str] | None = None
+    ) -> None:
         """One `fleet` command. Its folder is ours, so no fleet.toml of somebody's is found there."""
         environment = {
             "FLEET_REDIS_URL": self.server.url,
             "FLEET_DATA_DIR": str(self.folder / "data"),
             "FLEET_CONFIG": str(self._config) if self._config.exists() else "",
+            **(more or {}),
         }
         command = [str(Path(sys.executable).with_name("fleet")), *arguments]
         process = child.start(command, log=self.log, cwd=self.folder, environment=environment)

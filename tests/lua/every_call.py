@@ -106,7 +106,10 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     shown, _ = await own.receive(10, visibility_ms=TTL_MS)
     assert {one.body for one in shown} == {b"one", b"two"}
     yield "conclude"
-    assert await own.conclude([Conclusion(one.number, one.count, one.group, 0) for one in shown]) == [True, True]
+    assert await own.conclude([Conclusion(one.number, one.count, one.group, "give back") for one in shown]) == [
+        True,
+        True,
+    ]
     yield "depth"
     assert (await own.contents()).messages == 2
     yield "purge"

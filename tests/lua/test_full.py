@@ -172,8 +172,8 @@ async def test_a_queue_of_our_own_takes_nothing_more_and_can_be_emptied(stage: S
         await queue.send([NewMessage(b"one more")])
     taken = 0
     while shown := (await queue.receive(100, visibility_ms=60_000))[0]:
-        later, *rest = [Conclusion(one.number, one.count, one.group, None) for one in shown]
-        assert all(await queue.conclude([replace(later, hide_ms=50_000)]))
+        later, *rest = [Conclusion(one.number, one.count, one.group) for one in shown]
+        assert all(await queue.conclude([replace(later, what="hide", ms=50_000)]))
         assert all(await queue.conclude([*rest, later]))
         taken += len(shown)
     assert (taken, (await queue.contents()).messages) == (300, 0)

@@ -31,7 +31,7 @@ async def names(queue: OwnQueue, most: int = 100) -> list[str]:
 
 
 def deleted(*messages: Shown) -> list[Conclusion]:
-    return [Conclusion(one.number, one.count, one.group, None) for one in messages]
+    return [Conclusion(one.number, one.count, one.group) for one in messages]
 
 
 def pass_time(queue: OwnQueue, ms: int) -> None:
@@ -117,7 +117,7 @@ async def test_after_the_last_one_is_deleted_nothing_remains_but_the_counter(que
 async def test_another_group_in_a_handle_is_no_handle(queue: OwnQueue) -> None:
     await queue.send(new("a", "b"))
     one, two = await shown(queue)
-    assert await queue.conclude([Conclusion(one.number, one.count, "other", None)]) == [False]
+    assert await queue.conclude([Conclusion(one.number, one.count, "other")]) == [False]
     assert await queue.conclude(deleted(one, two)) == [True, True]
 
 
@@ -157,7 +157,7 @@ async def test_who_waits_is_told_of_what_is_sent_or_shown_again(stage: Stage, qu
         await queue.send(new("c"))
         assert await heard.since(queue.keys.state) == [], "its group showed something already"
         one, *_ = await shown(queue, 1)
-        await queue.conclude([Conclusion(one.number, one.count, one.group, 0)])
+        await queue.conclude([Conclusion(one.number, one.count, one.group, "give back")])
         assert await heard.since(queue.keys.state) == ["orders"]
 
 

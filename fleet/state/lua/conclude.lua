@@ -1,7 +1,8 @@
--- conclude: delete messages that a queue of our own has shown, or change until when they are hidden.
+-- conclude: delete messages that a queue of our own has shown, give them back, or hide them longer.
 -- KEYS state bodies hidden ready due counts group_list
--- ARGV now_ms message …, four fields a message: number count group hide_ms
---   count: at which showing it was taken; hide_ms: `d` to delete it, else for how long it is hidden from now, 0 to show it
+-- ARGV now_ms message …, four fields a message: number count group what
+--   count: at which showing it was taken; what: `d` to delete it, `h` and ms to hide it for as long from now, or `g` and ms
+--   to give it back: shown again after that, and no more a matter of who had it
 -- Returns a list, for each message 1, or 0 if it was shown again since; what is gone already counts as deleted
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
 local now = time_ms(ARGV[1])
@@ -13,30 +14,55 @@ redis.call('HDEL', state, '')
 
 local seqs = {}
 for i = 1, total do seqs[i] = ARGV[1 + (i - 1) * FIELDS + 1] end
-local current = hmget_many(counts, seqs)
+local current = {}
+for from = 1, total, 2000 do
+  local part = redis.call('ZMSCORE', hidden, unpack(seqs, from, math.min(from + 1999, total)))
+  for i = 1, #part do current[from + i - 1] = part[i] end
+end
+-- Shown once, if nothing else is noted.
+local any_more = redis.call('EXISTS', counts) == 1
+local more = any_more and hmget_many(counts, seqs) or {}
 
-local answer, gone, show, hide, touched, lanes, done = {}, {}, {}, {}, {}, {}, {}
+local answer, gone, hide, given, touched, lanes, done, heads = {}, {}, {}, {}, {}, {}, {}, {}
 for i = 1, total do
   local base = 1 + (i - 1) * FIELDS
-  local seq, count, group, hide_ms = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 4]
+  local seq, count, group, what = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 4]
   answer[i] = 0
   if done[seq] or not current[i] then
     -- Said twice in one call, or gone; one that nobody was shown yet has a body.
-    if hide_ms == 'd' and (done[seq] == 'd' or redis.call('HEXISTS', bodies, seq) == 0) then answer[i] = 1 end
-  elseif current[i] == count then
+    if what == 'd' and (done[seq] or redis.call('HEXISTS', bodies, seq) == 0) then answer[i] = 1 end
+  elseif (more[i] or '1') == count then
     local lane = group == '' and '\30' .. seq or group
     local known = true
-    if hide_ms == 'd' then
-      -- Near the head, where all that is taken stands. A handle with another group than its message's is none.
-      known = group == '' or redis.call('LREM', group_list .. group, 1, seq) == 1
+    if what == 'd' then
+      if group ~= '' then
+        -- Mostly all that was taken of a group ends in its order: its head is read once and cut off as a whole.
+        local head = heads[group]
+        if not head then
+          head = redis.call('LRANGE', group_list .. group, 0, 63)
+          head.at = 0
+          heads[group] = head
+        end
+        if head[head.at + 1] == seq then
+          head.at = head.at + 1
+        else
+          -- A handle with another group than its message's is none.
+          if head.at > 0 then redis.call('LPOP', group_list .. group, head.at) end
+          known = redis.call('LREM', group_list .. group, 1, seq) == 1
+          heads[group] = nil
+        end
+      end
       if known then
         gone[#gone + 1] = seq
-        done[seq] = 'd'
+        done[seq] = true
       end
-    elseif tonumber(hide_ms) > 0 then
-      hide[#hide + 1], hide[#hide + 2] = text(now + tonumber(hide_ms)), seq
     else
-      show[#show + 1] = seq
+      hide[#hide + 1], hide[#hide + 2] = text(now + tonumber(string.sub(what, 2))), seq
+      if string.sub(what, 1, 1) == 'g' then
+        -- Half a showing more: no handle has that.
+        given[#given + 1], given[#given + 2] = seq, count .. '.5'
+        more[i] = given[#given]
+      end
     end
     if known then
       answer[i] = 1
@@ -47,13 +73,16 @@ for i = 1, total do
     end
   end
 end
+for group, head in pairs(heads) do
+  if head.at > 0 then redis.call('LPOP', group_list .. group, head.at) end
+end
 if #gone > 0 then
   call_many('HDEL', bodies, gone)
-  call_many('HDEL', counts, gone)
+  if any_more then call_many('HDEL', counts, gone) end
   call_many('ZREM', hidden, gone)
 end
-if #show > 0 then call_many('ZREM', hidden, show) end
 if #hide > 0 then call_many('ZADD', hidden, hide, 2) end
+if #given > 0 then call_many('HSET', counts, given, 2) end
 
 -- A lane with messages is in exactly one of ready and due, by its head alone.
 local to_ready, to_due, off_ready, off_due = {}, {}, {}, {}
@@ -61,7 +90,7 @@ for i = 1, #lanes do
   local lane = lanes[i]
   local head
   if string.sub(lane, 1, 1) == '\30' then
-    head = done[string.sub(lane, 2)] ~= 'd' and string.sub(lane, 2)
+    head = not done[string.sub(lane, 2)] and string.sub(lane, 2)
   else
     head = redis.call('LINDEX', group_list .. lane, 0)
   end

@@ -28,18 +28,22 @@ end
 
 local lanes = most > 0 and redis.call('ZRANGE', ready, 0, most - 1) or {}
 if #lanes > 0 then per_lane = math.max(per_lane, math.ceil(most / #lanes)) end
-local seqs, groups, taken = {}, {}, {}
+local seqs, groups, taken, again, alone = {}, {}, {}, {}, {}
 for i = 1, #lanes do
   if #seqs >= most then break end
   local lane = lanes[i]
   taken[#taken + 1] = lane
   if string.sub(lane, 1, 1) == '\30' then
     seqs[#seqs + 1], groups[#groups + 1] = string.sub(lane, 2), ''
+    alone[#alone + 1] = seqs[#seqs]
   else
     local listed = redis.call('LRANGE', group_list .. lane, 0, math.min(per_lane, most - #seqs) - 1)
     local until_ms = #listed > 0 and redis.call('ZMSCORE', hidden, unpack(listed))
     for j = 1, #listed do
-      if until_ms[j] and tonumber(until_ms[j]) > now then break end
+      if until_ms[j] then
+        if tonumber(until_ms[j]) > now then break end
+        again[#again + 1] = listed[j]
+      end
       seqs[#seqs + 1], groups[#groups + 1] = listed[j], lane
     end
   end
@@ -47,17 +51,28 @@ end
 
 local answer = { '' }
 if #seqs > 0 then
-  local before, values = hmget_many(counts, seqs), hmget_many(bodies, seqs)
-  local counted, hide, wait = {}, {}, {}
+  -- What was hidden before was shown before, once if nothing else is noted; most messages are shown only once.
+  for from = 1, #alone, 2000 do
+    local part = { unpack(alone, from, math.min(from + 1999, #alone)) }
+    local until_ms = redis.call('ZMSCORE', hidden, unpack(part))
+    for j = 1, #part do
+      if until_ms[j] then again[#again + 1] = part[j] end
+    end
+  end
+  local times, counted = {}, {}
+  for i, before in ipairs(hmget_many(counts, again)) do
+    times[again[i]] = math.floor(tonumber(before or 1)) + 1
+    counted[2 * i - 1], counted[2 * i] = again[i], times[again[i]]
+  end
+  if #counted > 0 then call_many('HSET', counts, counted, 2) end
+  local values = hmget_many(bodies, seqs)
+  local hide, wait = {}, {}
   for i = 1, #seqs do
-    local times = tonumber(before[i] or 0) + 1
-    counted[2 * i - 1], counted[2 * i] = seqs[i], times
     hide[2 * i - 1], hide[2 * i] = now + visibility_ms, seqs[i]
     local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = seqs[i], groups[i], times, values[i]
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = seqs[i], groups[i], times[seqs[i]] or 1, values[i]
   end
   for i = 1, #taken do wait[2 * i - 1], wait[2 * i] = now + visibility_ms, taken[i] end
-  call_many('HSET', counts, counted, 2)
   call_many('ZADD', hidden, hide, 2)
   call_many('ZADD', due, wait, 2)
   call_many('ZREM', ready, taken)

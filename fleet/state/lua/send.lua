@@ -1,11 +1,11 @@
 -- send: append messages to a queue of our own, in order.
--- KEYS state bodies hidden ready due seen group_list
+-- KEYS state bodies hidden ready due counts seen group_list
 -- ARGV now_ms dedup_ms producer epoch message …, four fields a message: group dedup_id delay_ms body
 --   producer, epoch: '' or who may send only while nobody with a higher epoch has; group, dedup_id: '' for none
 -- Returns {tag, accepted …}
 --   tag: `ok`, or `stale`: a newer epoch of this producer has sent, nothing was taken
 --   accepted: for each message its number, 0 if its dedup id was seen before
-local state, bodies, hidden, ready, due, seen, group_list = unpack(KEYS)
+local state, bodies, hidden, ready, due, counts, seen, group_list = unpack(KEYS)
 local now, dedup_ms, producer, epoch = time_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIELDS, SWEEP = 4, 1000
 local count = (#ARGV - 4) / FIELDS
@@ -25,7 +25,7 @@ for from = 1, count, 2000 do
 end
 
 local last = next_epoch(tonumber(redis.call('HGET', state, 'last') or 0), now) - 1
-local answer, written, remembered, delayed, shown, waiting = { 'ok' }, {}, {}, {}, {}, {}
+local answer, written, remembered, delayed, unshown, shown, waiting = { 'ok' }, {}, {}, {}, {}, {}, {}
 local lists, order, here = {}, {}, {}
 for i = 1, count do
   local base = 4 + (i - 1) * FIELDS
@@ -41,7 +41,10 @@ for i = 1, count do
       here[dedup_id] = true
       remembered[#remembered + 1], remembered[#remembered + 2] = now + dedup_ms, dedup_id
     end
-    if delay_ms > 0 then delayed[#delayed + 1], delayed[#delayed + 2] = now + delay_ms, seq end
+    if delay_ms > 0 then
+      delayed[#delayed + 1], delayed[#delayed + 2] = now + delay_ms, seq
+      unshown[#unshown + 1], unshown[#unshown + 2] = seq, 0
+    end
     if group == '' then
       -- It holds nobody and is held by nobody: a lane of its own, without a list.
       local to = delay_ms > 0 and waiting or shown
@@ -67,7 +70,10 @@ if #written > 0 then
       to[#to + 1], to[#to + 2] = list.delay_ms > 0 and now + list.delay_ms or list[1], group
     end
   end
-  if #delayed > 0 then call_many('ZADD', hidden, delayed, 2) end
+  if #delayed > 0 then
+    call_many('ZADD', hidden, delayed, 2)
+    call_many('HSET', counts, unshown, 2)
+  end
   if #waiting > 0 then call_many('ZADD', due, waiting, 2) end
   if #shown > 0 then call_many('ZADD', ready, shown, 2) end
   if #remembered > 0 then call_many('ZADD', seen, remembered, 2) end
