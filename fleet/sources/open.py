@@ -10,6 +10,7 @@ from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.sqlite import SqliteSource
 from fleet.sources.sqlite_file import parse_address
 from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.sources.sqs_address import parse_address as parse_sqs_address
 
 T = TypeVar("T")
 
@@ -48,8 +49,38 @@ def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
     return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {"sqlite": _sqlite_source}
-_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {"sqlite": _sqlite_publisher}
+def _sqs_source(queue_name: str, uri: str, visibility_ms: int, connections: int, around: Surroundings) -> Source:
+    # boto3 takes longer to import than the rest of us together, and `fleet --help` needs none of it.
+    from fleet.sources.sqs import SqsSource
+
+    return SqsSource(
+        name=queue_name,
+        address=parse_sqs_address(uri),
+        visibility_ms=visibility_ms,
+        connections=connections,
+        clock=around.clock,
+        endpoint=around.sqs_endpoint,
+    )
+
+
+def _sqs_publisher(uri: str, around: Surroundings) -> Publisher:
+    from fleet.sources.sqs_publisher import SqsPublisher  # as above
+
+    return SqsPublisher(address=parse_sqs_address(uri), endpoint=around.sqs_endpoint)
+
+
+_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
+    "http": _sqs_source,
+    "https": _sqs_source,
+    "sqlite": _sqlite_source,
+    "sqs": _sqs_source,
+}
+_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
+    "http": _sqs_publisher,
+    "https": _sqs_publisher,
+    "sqlite": _sqlite_publisher,
+    "sqs": _sqs_publisher,
+}
 
 
 def _adapter(adapters: dict[str, T], uri: str) -> T:
