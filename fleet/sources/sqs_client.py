@@ -61,7 +61,7 @@ class SqsQueue:
         except Exception as error:
             raise self._translated(error) from error
         # All of them: AWS refuses to be asked a standard queue for FifoQueue by name.
-        told = self._call("get_queue_attributes", AttributeNames=["All"])["Attributes"]
+        told = self._attributes("All")
         return QueueFacts(told.get("FifoQueue") == "true", int(told.get("MaximumMessageSize", 256 * 1024)))
 
     def receive(self, most: int, *, wait_s: int, visibility_s: int) -> list[dict[str, Any]]:
@@ -103,13 +103,19 @@ class SqsQueue:
 
     def depth(self) -> tuple[int, int]:
         """Waiting, and leased or delayed."""
-        told = self._call("get_queue_attributes", AttributeNames=[_WAITING, *_INVISIBLE])["Attributes"]
-        return int(told[_WAITING]), sum(int(told[name]) for name in _INVISIBLE)
+        told = self._attributes(_WAITING, *_INVISIBLE)
+        return int(told.get(_WAITING, 0)), sum(int(told.get(name, 0)) for name in _INVISIBLE)
 
     def close(self) -> None:
         """Close the connections that nobody uses. One that comes back later, or a late call's, needs another close."""
         if self._client is not None:
             self._client.close()
+
+    def _attributes(self, *names: str) -> dict[str, str]:
+        told: dict[str, str] = self._call("get_queue_attributes", AttributeNames=list(names)).get("Attributes") or {}
+        if not told:
+            raise SourceUnavailable(f"SQS queue {self._address.name}: no answer of SQS")
+        return told
 
     def _url_of_name(self) -> str:
         owner = {"QueueOwnerAWSAccountId": self._address.account} if self._address.account else {}

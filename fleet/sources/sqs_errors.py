@@ -70,7 +70,8 @@ def translated(error: Exception, queue: str) -> SourceError:
         return SourceError(f"SQS queue {queue}: no region is set; name it in the URI (sqs://REGION/NAME)")
     if isinstance(error, boto.BotoCoreError):
         return NotAllowed(f"SQS queue {queue}: {error}")
-    raise error
+    # Something else answers there, a proxy perhaps, and boto3 stumbles over what it says.
+    return SourceUnavailable(f"SQS queue {queue}: no answer of SQS ({type(error).__name__}: {error})"[:500])
 
 
 def _answer(error: boto.ClientError, queue: str) -> SourceError:
@@ -80,10 +81,10 @@ def _answer(error: boto.ClientError, queue: str) -> SourceError:
     said = f"SQS queue {queue}: {code}: {text}"
     if code in _NO_QUEUE:
         return SourceError(f"there is no SQS queue {queue} (or it may not be seen): {code}")
-    if code in _NOT_ALLOWED or status in (401, 403):
-        return NotAllowed(said)
     if code in _BUSY or status >= 500 or status == 429:
         return SourceUnavailable(said)
+    if code in _NOT_ALLOWED or status in (401, 403):
+        return NotAllowed(said)
     return Refused(said)
 
 

@@ -28,12 +28,14 @@ log = logging.getLogger("fleet.sources")
 MOST = 10
 """Messages a receive."""
 REST_MS = 100.0
-"""After a part of a batch: the next messages may fill one. None after an empty or a full one."""
+"""After a part of a batch: the next messages may fill one. None after a full one, nor after an empty one, which has
+waited already; where it has not (something that answers at once), it counts from its start, or it would spin."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Landed:
     wanted: int
+    started_ms: float
     messages: list[Received]
     error: Exception | None = None
 
@@ -139,10 +141,11 @@ class LongPolls:
 
     def _fetch(self, want: int) -> None:
         """One receive, in a thread."""
+        started_ms = self._now_ms()
         try:
-            landed = _Landed(want, self._receive(want))
+            landed = _Landed(want, started_ms, self._receive(want))
         except Exception as error:
-            landed = _Landed(want, [], error)
+            landed = _Landed(want, started_ms, [], error)
         with self._lock:
             if not self._is_closed and self._tell(landed):
                 return
@@ -167,8 +170,7 @@ class LongPolls:
         for one in landed:
             self._asked -= one.wanted
             got = len(one.messages)
-            is_part = 0 < got < one.wanted
-            heapq.heappush(self._free_at_ms, now_ms + REST_MS if is_part else 0.0)
+            heapq.heappush(self._free_at_ms, _free_at_ms(one, now_ms))
             if one.error is not None:
                 self._note(one.error)
                 continue
@@ -197,6 +199,13 @@ class LongPolls:
         finally:
             timer.cancel()
             self._waiting.discard(waiting)
+
+
+def _free_at_ms(landed: _Landed, now_ms: float) -> float:
+    got = len(landed.messages)
+    if got == landed.wanted:
+        return now_ms
+    return (now_ms if got else landed.started_ms) + REST_MS
 
 
 def _set(waiting: asyncio.Future[None]) -> None:
