@@ -87,18 +87,15 @@ class SqsQueue:
             [{"ReceiptHandle": receipt, "VisibilityTimeout": seconds} for receipt, seconds in receipts],
         )
 
-    def send(self, entries: Sequence[dict[str, Any]]) -> list[str | None]:
-        """For each entry None, or why SQS did not take it."""
+    def send(self, entries: Sequence[dict[str, Any]]) -> list[str | None] | None:
+        """For each entry None, or why SQS did not take it. None where one of several spoiled the call: none is in."""
         try:
             faults = self._batch("send_message_batch", entries)
         except Refused as error:
             if len(entries) == 1:
                 return [str(error)]
             # One of them spoils the call and SQS does not say which.
-            answers: list[str | None] = []
-            for entry in entries:
-                answers += self.send([entry])
-            return answers
+            return None
         return [f"SQS did not take it: {fault.code}: {fault.text}" if fault else None for fault in faults]
 
     def depth(self) -> tuple[int, int]:

@@ -61,25 +61,44 @@ class SqsPublisher:
             threads.stop()
 
     def _publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        facts = self._facts
-        answers = [refusal(message, facts) for message in messages]
+        answers = [refusal(message, self._facts) for message in messages]
+        accepted: set[int] = set()
         stopped: set[str] = set()
-        accepted = 0
-        for batch in self._batches(messages, answers, stopped):
-            try:
-                told = self._queue.send([_entry(messages[place], facts) for place in batch])
-            except SourceError as error:
-                if not accepted:
-                    raise
-                # What is in is in: its sender has to hear so. The rest may be in too, if the answer got lost.
-                unsure = f"it may not have been accepted: {error}"
-                return [unsure if place >= batch[0] and not why else why for place, why in enumerate(answers)]
-            accepted += told.count(None)
-            for place, why in zip(batch, told, strict=True):
-                if why is not None:
-                    answers[place] = why + self._overtaken(messages, batch, told, place)
-                    self._stop(messages[place].group, stopped)
+        try:
+            for batch in self._batches(messages, answers, stopped):
+                self._send(messages, batch, answers, accepted, stopped)
+        except SourceError as error:
+            if not accepted:
+                raise
+            # What is in is in: its sender has to hear so. Of the rest some may be in too, if an answer got lost.
+            unsure = f"it may not have been accepted: {error}"
+            return [why if why or place in accepted else unsure for place, why in enumerate(answers)]
         return answers
+
+    def _send(
+        self,
+        messages: Sequence[Outgoing],
+        batch: list[int],
+        answers: list[str | None],
+        accepted: set[int],
+        stopped: set[str],
+    ) -> None:
+        told = self._queue.send([_entry(messages[place], self._facts) for place in batch])
+        if told is None:
+            failed: set[str] = set()
+            for place in batch:
+                if messages[place].group in failed:
+                    answers[place] = _HELD_UP
+                    continue
+                self._send(messages, [place], answers, accepted, failed)
+            stopped |= failed
+            return
+        for place, why in zip(batch, told, strict=True):
+            if why is None:
+                accepted.add(place)
+            else:
+                answers[place] = why + self._overtaken(messages, batch, told, place)
+                self._stop(messages[place].group, stopped)
 
     def _batches(
         self, messages: Sequence[Outgoing], answers: list[str | None], stopped: set[str]
