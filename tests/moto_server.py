@@ -2,6 +2,7 @@
 
 What it does otherwise than AWS, in the version this was read in (5.2):
 - a handle of an earlier delivery deletes a message and changes its visibility (AWS FIFO refuses it as expired);
+- two receives at once are given messages of one FIFO group: it looks at what is out before, without a lock;
 - messages of a FIFO group whose leases lapse together come back newest first;
 - a long poll on a FIFO queue does not see that a group is freed while it waits, and spins for as long;
 - dedup ids are forgotten with their message (AWS: five minutes after the send, whatever became of it);
