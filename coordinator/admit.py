@@ -156,8 +156,13 @@ class Admission:
         self._counts["requeued"] += sum(t.verdict == "requeued" for _, t in seen)
         if over:
             self._check_lease()
-            await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
-            settled = [(r.received.broker_id, t.token) for r, t in over if t.verdict == "acked"]
+            done = await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
+            # One whose new handle expired as well stays remembered, or it would be delivered when it comes next.
+            settled = [
+                (r.received.broker_id, t.token)
+                for (r, t), ok in zip(over, done, strict=True)
+                if ok and t.verdict == "acked"
+            ]
             if settled:
                 await self._queue.untrack(settled)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.moto_server import MotoServer, aws_settings, running_moto
 from tests.servers import (
     RedisCluster,
     RedisServer,
@@ -46,6 +47,13 @@ def redis_cluster(_one_redis_cluster: RedisCluster) -> RedisCluster:
 def sink() -> Iterator[Sink]:
     """An endpoint that acks everything."""
     with running_sink() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[MotoServer]:
+    """AWS's SQS as moto knows it. Each test makes queues of its own."""
+    with aws_settings(), running_moto() as server:
         yield server
 
 

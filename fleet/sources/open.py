@@ -11,6 +11,7 @@ from fleet.sources.own import OwnPublisher, OwnSource, name_of
 from fleet.sources.sqlite import SqliteSource
 from fleet.sources.sqlite_file import parse_address
 from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.sources.sqs_address import parse_address as parse_sqs_address
 
 T = TypeVar("T")
 
@@ -57,13 +58,39 @@ def _own_publisher(uri: str, around: Surroundings) -> Publisher:
     return OwnPublisher(queue=name_of(uri), redis_url=around.redis_url)
 
 
+def _sqs_source(queue_name: str, uri: str, visibility_ms: int, connections: int, around: Surroundings) -> Source:
+    # boto3 takes longer to import than the rest of us together, and `fleet --help` needs none of it.
+    from fleet.sources.sqs import SqsSource
+
+    return SqsSource(
+        name=queue_name,
+        address=parse_sqs_address(uri),
+        visibility_ms=visibility_ms,
+        connections=connections,
+        clock=around.clock,
+        endpoint=around.sqs_endpoint,
+    )
+
+
+def _sqs_publisher(uri: str, around: Surroundings) -> Publisher:
+    from fleet.sources.sqs_publisher import SqsPublisher  # as above
+
+    return SqsPublisher(address=parse_sqs_address(uri), endpoint=around.sqs_endpoint)
+
+
 _SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
     "fleet": _own_source,
+    "http": _sqs_source,
+    "https": _sqs_source,
     "sqlite": _sqlite_source,
+    "sqs": _sqs_source,
 }
 _PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
     "fleet": _own_publisher,
+    "http": _sqs_publisher,
+    "https": _sqs_publisher,
     "sqlite": _sqlite_publisher,
+    "sqs": _sqs_publisher,
 }
 
 

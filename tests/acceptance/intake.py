@@ -36,6 +36,8 @@ class SourceWithoutGroups:
         """Handles, in the order in which they were acked."""
         self.nacked: dict[str, int] = {}
         """Handle → delay in ms, in the order in which they were nacked."""
+        self.expired: set[str] = set()
+        """Handles that ack nothing any more."""
 
     async def open(self) -> None: ...
 
@@ -45,8 +47,8 @@ class SourceWithoutGroups:
         return []
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
-        self.acked += [h.handle for h in held]
-        return [True] * len(held)
+        self.acked += [h.handle for h in held if h.handle not in self.expired]
+        return [h.handle not in self.expired for h in held]
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
         self.nacked |= {h.handle: delay_ms for h, delay_ms in held}

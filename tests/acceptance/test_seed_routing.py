@@ -49,6 +49,25 @@ async def test_a_redelivery_of_what_is_under_way_swaps_its_handle_and_is_acked_w
         assert await intake.queue.tracked_count() == 0
 
 
+async def test_an_ack_under_expired_handles_is_done_when_the_message_shows_under_one_that_is_not(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        intake.source.expired = {"first", "second"}
+        await intake.admission.admit([received("a", "first")])
+        (claimed,) = await _claim(pool)
+        (entry,) = claimed.entries
+        item = outbox_item(entry, ACK)
+        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.group, claimed.epoch, [item])])
+        await intake.queue.report([("a", entry.token, ACK)])
+        await _apply(intake)
+        for handle, acked, remembered in (("second", [], 1), ("third", ["third"], 0)):
+            await intake.admission.admit([received("a", handle)])
+            assert (intake.source.acked, await intake.queue.tracked_count()) == (acked, remembered)
+        assert await _claim(pool) == []
+
+
 async def test_a_copy_that_somebody_queued_again_is_acked_and_the_original_goes_on(redis_server: RedisServer) -> None:
     async with an_intake(redis_server.url) as intake:
         pool = await intake.pool("P")

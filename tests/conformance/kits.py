@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers import RedisServer
 
 
@@ -68,7 +69,12 @@ class OwnKit:
         return open_publisher(self.uri, around=self._around)
 
 
-KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit, "fleet": OwnKit}
+KITS: dict[str, type[Kit]] = {
+    "sqlite": SqliteKit,
+    "fleet": OwnKit,
+    "sqs-fifo": SqsFifoKit,
+    "sqs": SqsStandardKit,
+}
 
 
 def why_not(kit: type[Kit], fact: str, *, needs_groups: bool) -> str:

@@ -1,0 +1,70 @@
+"""SQS for the suite, on moto. A fact that only moto cannot give says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from fleet.clock import SystemClock
+from fleet.sources.base import Publisher, Source
+from fleet.sources.open import open_publisher
+from fleet.sources.sqs import SqsSource
+from fleet.sources.sqs_address import parse_address
+from tests.moto_server import MotoServer
+
+_TEXT_ONLY = "SQS takes text only: a body that is not UTF-8 is refused"
+_NO_DELAY_OF_ONE = (
+    "a FIFO queue of SQS delays no single message when it is sent; nacked with a delay it holds its group"
+)
+
+
+class SqsFifoKit:
+    title: ClassVar[str] = "SQS FIFO"
+    server: ClassVar[str] = "moto_server"
+    holds_groups: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {
+        "messages_come_as_they_were_sent": _TEXT_ONLY,
+        "nothing_of_a_group_comes_while_an_older_message_is_delayed": _NO_DELAY_OF_ONE,
+        "depth_tells_waiting_from_invisible": _NO_DELAY_OF_ONE,
+        "an_invisible_message_in_the_middle_ends_what_a_group_gives": (
+            "SQS FIFO holds a whole group while any message of it is invisible, older ones too"
+        ),
+        "a_handle_of_an_earlier_delivery_changes_nothing": (
+            "moto takes a handle that expired; AWS refuses it on a FIFO queue, which the unit tests play"
+        ),
+    }
+    short_ms = 1000
+    fifo: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, server: MotoServer) -> None:
+        self.uri = server.make_queue(fifo=self.fifo)
+
+    def source(self, visibility_ms: int) -> Source:
+        return SqsSource(
+            name="conformance",
+            address=parse_address(self.uri),
+            visibility_ms=visibility_ms,
+            connections=1,
+            clock=SystemClock(),
+            # A long poll of moto does not see a group being freed; AWS's does. The next one does.
+            long_poll_s=1,
+        )
+
+    def publisher(self) -> Publisher:
+        return open_publisher(self.uri)
+
+
+class SqsStandardKit(SqsFifoKit):
+    title: ClassVar[str] = "SQS standard"
+    holds_groups: ClassVar[bool] = False
+    cannot: ClassVar[Mapping[str, str]] = {
+        "messages_come_as_they_were_sent": _TEXT_ONLY,
+        "a_held_group_holds_no_other": "a standard queue of SQS holds no group: the rest of this one comes too",
+        "a_repeated_dedup_id_is_accepted_and_comes_once": "a standard queue of SQS knows no dedup ids",
+        "a_handle_of_an_earlier_delivery_changes_nothing": (
+            "a standard queue of SQS answers yes to an older handle (moto acts on it too); what this source itself "
+            "was given again it knows"
+        ),
+    }
+    fifo: ClassVar[bool] = False
