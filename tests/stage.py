@@ -78,6 +78,8 @@ class Stage:
     endpoint_url: str = ""
     source_uri: str = ""
     """Of another queue than the embedded one."""
+    near_uri: str = ""
+    """The same queue as we reach it, where the fleet's way there may be cut."""
     path: str = "/"
     """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
     sent: int = 0
@@ -187,7 +189,7 @@ class Stage:
         asyncio.run(self._send(count, groups, busy_every))
 
     async def _send(self, count: int, groups: int, busy_every: int) -> None:
-        publisher = open_publisher(self.queue_uri, around=self.around)
+        publisher = open_publisher(self.near_uri or self.queue_uri, around=self.around)
         await publisher.open()
         journal = Journal(self.sent_journal)
         first = self.sent
@@ -297,7 +299,7 @@ class Stage:
 
     def depth(self) -> Depth:
         async def ask() -> Depth:
-            source = open_source(QUEUE, self.queue_uri, self.visibility_s * 1000, around=self.around)
+            source = open_source(QUEUE, self.near_uri or self.queue_uri, self.visibility_s * 1000, around=self.around)
             await source.open()
             try:
                 return await source.depth()

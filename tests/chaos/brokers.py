@@ -1,0 +1,65 @@
+"""A queue of each kind for a whole fleet: behind a line that can be cut, on a server that can be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.moto_server import aws_settings, running_moto
+from tests.proxy import Proxy, proxied
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    uri: str
+    """As Fleet's processes reach it; '' is the stage's own embedded queue."""
+    near_uri: str = ""
+    """As the test reaches it, past the line; '' where there is none."""
+    line: Proxy | None = None
+    restart: Callable[[], None] | None = None
+    """Kill it and start it again with what it stored."""
+
+
+@contextmanager
+def embedded(_directory: Path) -> Iterator[Broker]:
+    yield Broker("")
+
+
+@contextmanager
+def own(_directory: Path) -> Iterator[Broker]:
+    yield Broker("fleet://storm")
+
+
+@contextmanager
+def _sqs(*, fifo: bool) -> Iterator[Broker]:
+    with aws_settings(), running_moto() as server, proxied(server.port) as line:
+        near = server.make_queue(fifo=fifo)
+        yield Broker(near.replace(f":{server.port}/", f":{line.port}/"), near, line)
+
+
+@contextmanager
+def sqs_fifo(_directory: Path) -> Iterator[Broker]:
+    with _sqs(fifo=True) as broker:
+        yield broker
+
+
+@contextmanager
+def sqs_standard(_directory: Path) -> Iterator[Broker]:
+    with _sqs(fifo=False) as broker:
+        yield broker
+
+
+BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
+    "sqlite": embedded,
+    "fleet": own,
+    "sqs-fifo": sqs_fifo,
+    "sqs": sqs_standard,
+}
+IN_ORDER = frozenset(BROKERS) - {"sqs", "sqs-fifo"}
+"""Kinds whose groups stay in order through all of it, with `onFailure: hold`. A standard queue of SQS promises none;
+moto, not AWS, gives a FIFO group's messages out of order when their leases lapse together (tests/moto_server.py)."""
+REMOTE = ("sqs-fifo", "sqs")
+RESTARTED: tuple[str, ...] = ()
+"""Moto forgets its queues."""

@@ -1,0 +1,158 @@
+"""Every kind of queue under a whole fleet: owners die, the line is cut, the broker is killed. Nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fleet.sources.base import Outgoing
+from fleet.sources.open import open_publisher
+from fleet.state.keys import QueueKeys
+from fleet.verify import Verdict
+from tests.chaos.brokers import BROKERS, IN_ORDER, REMOTE, RESTARTED, Broker
+from tests.stage import POOL, QUEUE, Stage, a_stage, until
+
+MESSAGES, GROUPS = 400, 40
+TTL_MS, VISIBILITY_S = 1000, 5
+CUT_S = 10.0
+DRAIN_S = 120.0
+
+
+@contextmanager
+def a_fleet(tmp_path: Path, kind: str) -> Iterator[tuple[Stage, Broker]]:
+    with (
+        BROKERS[kind](tmp_path) as broker,
+        a_stage(
+            tmp_path,
+            ttl_ms=TTL_MS,
+            visibility_s=VISIBILITY_S,
+            concurrency=20,
+            pool_options={"onFailure": "hold"},
+            source_uri=broker.uri,
+            near_uri=broker.near_uri,
+        ) as stage,
+    ):
+        stage.start_endpoint(latency_ms=5)
+        stage.configure()
+        yield stage, broker
+
+
+def judge(stage: Stage, kind: str) -> Verdict:
+    verdict = stage.verdict()
+    print(f"{kind}\n{verdict.table()}")
+    assert (verdict.sent, verdict.accepted, verdict.lost) == (stage.sent, stage.sent, 0), verdict.examples
+    assert verdict.overlaps == 0, verdict.examples
+    if kind in IN_ORDER:
+        assert verdict.inversions == 0, verdict.examples
+    assert stage.leftover_keys() == []
+    return verdict
+
+
+def delivered(stage: Stage) -> int:
+    return stage.endpoint_journal.read_text().count('"end"') if stage.endpoint_journal.exists() else 0
+
+
+def wait_for(stage: Stage, count: int) -> None:
+    until(lambda: delivered(stage) >= count, DRAIN_S, stage.describe, every_s=0.05)
+
+
+@pytest.mark.parametrize("place", ["polled", "tracked", "settled-read", "acked-at-source"])
+@pytest.mark.parametrize("kind", BROKERS)
+def test_an_owner_is_killed_in_mid_batch(tmp_path: Path, kind: str, place: str) -> None:
+    with a_fleet(tmp_path, kind) as (stage, _):
+        stage.start("worker")
+        stage.send_messages(MESSAGES, GROUPS)
+        victim = stage.start("coordinator", failpoint=f"{place}:kill:2")
+        until(lambda: not victim.alive, 60, stage.describe)
+        stage.start("coordinator")
+        stage.send_messages(MESSAGES // 4, GROUPS)
+        stage.wait_drained(DRAIN_S)
+        judge(stage, kind)
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+def test_the_line_to_the_broker_is_cut_for_ten_seconds(tmp_path: Path, kind: str) -> None:
+    with a_fleet(tmp_path, kind) as (stage, broker):
+        assert broker.line is not None
+        stage.start("worker")
+        coordinator = stage.start("coordinator")
+        stage.send_messages(MESSAGES, GROUPS)
+        wait_for(stage, MESSAGES // 4)
+        broker.line.cut()
+        mended = time.monotonic() + CUT_S
+        stage.send_messages(MESSAGES // 4, GROUPS)
+        until(lambda: time.monotonic() >= mended, CUT_S * 2, lambda: "the clock stands still")
+        broker.line.mend()
+        stage.wait_drained(DRAIN_S)
+        judge(stage, kind)
+        assert coordinator.alive
+        assert "Traceback" not in coordinator.text()
+
+
+@pytest.mark.parametrize("kind", RESTARTED)
+def test_the_broker_is_killed_and_started_again(tmp_path: Path, kind: str) -> None:
+    with a_fleet(tmp_path, kind) as (stage, broker):
+        assert broker.restart is not None
+        stage.start("worker")
+        coordinator = stage.start("coordinator")
+        stage.send_messages(MESSAGES, GROUPS)
+        wait_for(stage, MESSAGES // 4)
+        broker.restart()
+        stage.send_messages(MESSAGES // 4, GROUPS)
+        stage.wait_drained(DRAIN_S)
+        judge(stage, kind)
+        assert coordinator.alive
+        assert "Traceback" not in coordinator.text()
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_of_two_coordinators_one_reads_and_the_other_goes_on_when_it_stops(tmp_path: Path, kind: str) -> None:
+    with a_fleet(tmp_path, kind) as (stage, _):
+        stage.start("worker")
+        first = stage.start("coordinator")
+        until(lambda: "owns queue" in first.text(), 30, stage.describe)
+        second = stage.start("coordinator")
+        stage.send_messages(MESSAGES, GROUPS)
+        wait_for(stage, MESSAGES // 4)
+        assert "owns queue" not in second.text()
+        first.send(signal.SIGTERM)
+        until(lambda: "owns queue" in second.text(), 5, stage.describe)
+        until(lambda: not first.alive, 30, stage.describe)
+        assert first.process.returncode == 0
+        stage.send_messages(MESSAGES // 4, GROUPS)
+        stage.wait_drained(DRAIN_S)
+        verdict = judge(stage, kind)
+        assert verdict.duplicates == 0, verdict.examples
+        assert second.alive
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_what_is_no_message_is_acked_and_kept_as_a_dead_letter(tmp_path: Path, kind: str) -> None:
+    with a_fleet(tmp_path, kind) as (stage, _):
+        good = {"poolCode": POOL, "mediationTarget": stage.endpoint_url, "messageGroupId": "g"}
+        too_large = json.dumps({**good, "id": "large", "comment": "x" * 260 * 1024}).encode()
+        stage.start("worker")
+        stage.start("coordinator")
+
+        async def send() -> None:
+            publisher = open_publisher(stage.near_uri or stage.queue_uri, around=stage.around)
+            await publisher.open()
+            assert not any(
+                await publisher.publish([Outgoing("bad", b"no json", "g"), Outgoing("large", too_large, "g")])
+            )
+            await publisher.close()
+
+        asyncio.run(send())
+        stage.send_messages(20, 2)
+        stage.wait_drained(60)
+        judge(stage, kind)
+        with stage.client() as client:
+            letters = [json.loads(letter) for letter in client.lrange(QueueKeys(QUEUE).dead, 0, -1)]
+        assert sorted(letter["bodyBytes"] for letter in letters) == [len(b"no json"), len(too_large)]
