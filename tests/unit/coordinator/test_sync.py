@@ -263,6 +263,19 @@ async def test_too_many_pools_are_warned_about_once(world: World) -> None:
     assert [(category, severity) for category, severity, _ in many.warnings] == [("POOL_LIMIT", "WARN")]
 
 
+async def test_each_new_configuration_is_handed_on_once_and_after_it_was_published(world: World) -> None:
+    new: list[tuple[dict[str, int], int]] = []
+    world.answers["http://a"] = pools(A=1)
+    syncer = world.syncer("http://a", on_new=lambda config: new.append((codes(config), len(world.published))))
+    await syncer.initial()
+    await world.ticks(syncer, 400)
+    assert new == [({"A": 1}, 1)]
+    world.answers["http://a"] = pools(A=2)
+    syncer.reload()
+    await world.ticks(syncer, 3)
+    assert [config for config, _ in new] == [{"A": 1}, {"A": 2}]
+
+
 def test_a_syncer_without_any_source_says_how_to_give_one(world: World) -> None:
     with pytest.raises(InvalidConfig, match="--config"):
         world.syncer(" , ")
