@@ -42,7 +42,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
     async with connected(settings.redis.url) as client:
         registry = Registry(client)
         alarms = Alarms(warnings=Warnings(client), source=identity.role)
-        directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: lead.look())
+        directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: changed())
 
         def capacity_of(code: str) -> int:
             pool = directory.config.pool(code)
@@ -68,6 +68,10 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
             clock=clock,
             every_s=min(WATCH_EVERY_S, ttl_ms / 3000),
         )
+
+        def changed() -> None:
+            rooms.forget()
+            lead.look()
 
         def look(_what: str = "") -> None:
             directory.look()

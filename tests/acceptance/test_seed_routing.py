@@ -6,11 +6,12 @@ import asyncio
 import json
 from typing import Any
 
+from fleet.config import effective_capacity
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received
 from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.pool import Claim, Pool, Settlement
+from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.servers import RedisServer
@@ -81,6 +82,20 @@ async def test_a_pool_without_room_for_its_share_of_the_batch_takes_none_of_it(r
         assert await roomy.room() == 199, "another pool of the batch is not touched by it"
         assert await intake.queue.tracked_count() == 41, "what goes back is tracked no more"
         assert await intake.warned() == [("QUEUE_FULL", "WARN")]
+
+
+async def test_a_batch_that_was_asked_for_before_the_concurrency_was_lowered_does_not_go_back(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P", concurrency=8, capacity=effective_capacity(8))
+        await intake.admission.admit([received(f"x{i}") for i in range(100)])
+        room = await pool.room()
+        await pool.configure("2", PoolSettings(2, effective_capacity(2)))
+        await intake.admission.admit([received(f"y{i}") for i in range(room)])
+        assert intake.source.nacked == {}
+        assert await intake.warned() == []
+        assert await pool.room() == 0, "more is asked for again"
 
 
 async def test_what_names_an_unknown_pool_goes_to_the_default_pool_with_a_warning(redis_server: RedisServer) -> None:
