@@ -33,6 +33,7 @@ _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
 _AFTER_ERROR_MS, _AFTER_ERROR_MOST_MS = 2000, 60_000
 _PATIENCE_S = 15.0
+_STOP_WITHIN_S = 25.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(QueueConfig).decode
@@ -76,8 +77,9 @@ class Lead:
         on_crash: Callable[[asyncio.Task[None]], None],
         open_source: OpenSource = open_source,
         patience_s: float = _PATIENCE_S,
+        stop_within_s: float = _STOP_WITHIN_S,
     ) -> None:
-        """`patience_s`: how long a source may take to open, to stop or to close."""
+        """`patience_s`: how long a source may take to open, to stop or to close; `stop_within_s`: all, as we end."""
         self.name = name
         self._client = client
         self._registry = Registry(client)
@@ -90,6 +92,7 @@ class Lead:
         self._on_crash = on_crash
         self._open_source = open_source
         self._patience_s = patience_s
+        self._stop_within_s = stop_within_s
         self._look = asyncio.Event()
         self._stopping = False
         self._away = False
@@ -142,13 +145,21 @@ class Lead:
         owned = list(self.owned.values())
         for one in owned:
             one.stop()
-        tasks = [one.task for one in owned if one.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._all_end(owned, self._stop_within_s)
+        if self.owned:
+            log.warning("left behind, as they do not stop: %s", ", ".join(sorted(self.owned)))
+            for one in owned:
+                one.abandon()
+            await self._all_end(owned, self._patience_s)
         try:
             await self.leadership.release()
         except StateError as error:
             log.debug("leadership not given back: %s", error)
+
+    async def _all_end(self, owned: list[Owned], within_s: float) -> None:
+        tasks = [one.task for one in owned if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
 
     # A round --------------------------------------------------------------------------------------
 

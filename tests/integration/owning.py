@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class HeldSource:
         self.answers: asyncio.Queue[list[Received]] = asyncio.Queue()
         self.cannot_open = ""
         self.cannot_nack = ""
+        self.hangs_in = ""
         self.ignores_cancel = False
         """As a library does that swallows what interrupts it."""
         self.let_go = asyncio.Event()
@@ -62,10 +63,14 @@ class HeldSource:
         self.nacked: list[str] = []
 
     async def open(self) -> None:
+        if self.hangs_in == "open":
+            await self.let_go.wait()
         if self.cannot_open:
             raise SourceUnavailable(self.cannot_open)
 
     async def close(self) -> None:
+        if self.hangs_in == "close":
+            await self.let_go.wait()
         self.closed = True
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
@@ -75,7 +80,9 @@ class HeldSource:
         except asyncio.CancelledError:
             if not self.ignores_cancel:
                 raise
-            await self.let_go.wait()
+            while not self.let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self.let_go.wait()
             return []
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
@@ -121,9 +128,11 @@ class Owning:
     """Those that were opened, in turn."""
     next_source: Callable[[], HeldSource] = HeldSource
 
-    async def configure(self, *queues: str, pools: Sequence[str] = ("P",)) -> None:
+    async def configure(self, *queues: str, pools: Sequence[str] = ("P",), visibility_s: int = 600) -> None:
         document = {
-            "queues": [{"queueName": name, "queueUri": f"held://{name}"} for name in queues],
+            "queues": [
+                {"queueName": name, "queueUri": f"held://{name}", "visibilityTimeout": visibility_s} for name in queues
+            ],
             "processingPools": [{"code": code} for code in pools],
         }
         await Publisher(client=self.client).publish(parse_router_config(json.dumps(document).encode()))
@@ -153,7 +162,7 @@ class Owning:
 
 
 @asynccontextmanager
-async def an_owner(url: str, *, patience_s: float = 5.0) -> AsyncIterator[Owning]:
+async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 10.0) -> AsyncIterator[Owning]:
     async with connected(url) as client:
         clock, alarms = HandClock(), Alarms(warnings=Warnings(client), source="coordinator")
         directory = Directory(registry=Registry(client), look_every_s=60, on_change=lambda: owning.lead.look())
@@ -176,6 +185,7 @@ async def an_owner(url: str, *, patience_s: float = 5.0) -> AsyncIterator[Owning
             on_crash=crashed,
             open_source=open_source,
             patience_s=patience_s,
+            stop_within_s=stop_within_s,
         )
         owning = Owning(client, clock, lead, rooms, alarms, directory)
         running = asyncio.create_task(lead.run())

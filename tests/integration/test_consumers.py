@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import pytest
+
 from fleet.sources.base import Received
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.registry import Registry
@@ -31,6 +33,15 @@ def stubborn() -> HeldSource:
     source = HeldSource()
     source.ignores_cancel = True
     return source
+
+
+def hanging(where: str) -> Callable[[], HeldSource]:
+    def make() -> HeldSource:
+        source = HeldSource()
+        source.hangs_in = where
+        return source
+
+    return make
 
 
 def received(broker_id: str, group: str = "g", pool: str = "P") -> Received:
@@ -126,6 +137,33 @@ async def test_a_restart_that_fails_is_critical_and_tried_again(redis_server: Re
         assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
 
 
+@pytest.mark.parametrize("first", [HeldSource, hanging("close")], ids=["closes", "hangs-in-close"])
+async def test_a_source_that_hangs_while_it_opens_or_closes_is_not_waited_for(
+    redis_server: RedisServer, first: Callable[[], HeldSource]
+) -> None:
+    async with an_owner(redis_server.url, patience_s=0.05) as owning:
+        owning.next_source = in_turn(first, hanging("open"), HeldSource)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        await eventually(lambda: len(owning.sources) == 2 and not owning.lead.owned)
+        assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
+        await owning.advance(10)
+        await owning.polls(1, source=2)
+
+
+async def test_a_queue_that_fails_after_its_restart_went_well_is_no_failed_restart(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = in_turn(HeldSource, HeldSource, unopened)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        await owning.polls(1, source=1)
+        await owning.configure("q", visibility_s=700)
+        await eventually(lambda: len(owning.sources) == 3 and not owning.lead.owned)
+        assert await owning.warned() == {RESTARTED: 1, ("QUEUE_UNAVAILABLE", "ERROR"): 1}
+
+
 async def test_a_queue_that_cannot_be_opened_at_first_is_no_failed_restart(redis_server: RedisServer) -> None:
     async with an_owner(redis_server.url) as owning:
         owning.next_source = in_turn(unopened, HeldSource)
@@ -162,6 +200,16 @@ async def test_nothing_is_restarted_while_we_stop_or_before_there_is_a_configura
         await owning.lead.stop()
         assert len(owning.sources) == 1
         assert await owning.warned() == {}
+
+
+async def test_a_stop_waits_so_long_and_leaves_behind_what_does_not_stop(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url, patience_s=0.05, stop_within_s=0.05) as owning:
+        owning.next_source = stubborn
+        await owning.configure("q")
+        await owning.polls(1)
+        async with asyncio.timeout(10):
+            await owning.lead.stop()
+        assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, ""), "others wait for it"
 
 
 async def test_what_cannot_be_handed_back_at_the_end_is_a_warning_and_keeps_nothing_else(

@@ -24,11 +24,13 @@ class World:
     def __init__(self) -> None:
         self.warnings: list[tuple[str, str]] = []
         self.told = asyncio.Event()
+        self.refused = asyncio.Event()
         self.redis_away = False
 
     async def warn(self, category: str, text: str) -> None:
         if self.redis_away:
             self.redis_away = False
+            self.refused.set()
             raise StateUnavailable
         self.warnings.append((category, text))
         self.told.set()
@@ -84,7 +86,9 @@ async def test_a_warning_that_cannot_be_stored_ends_nothing() -> None:
         return "is away"
 
     async with world.validator(problem_of) as validator, asyncio.timeout(10):
-        validator.look_at(config("a", "b"))
+        validator.look_at(config("a"))
+        await world.refused.wait()
+        validator.look_at(config("b"))
         await world.told.wait()
     assert world.warnings == [(CATEGORY, "queue b: is away")]
 
@@ -151,7 +155,8 @@ async def test_a_queue_that_hangs_or_raises_something_foreign_is_named() -> None
     assert await problem_of(queue, open_source=opening(Odd())) == "it cannot be opened (ValueError)"
     for kind in (Silent, Sticky):
         source = kind()
-        said = await problem_of(queue, open_source=opening(source), within_s=0.05)
+        async with asyncio.timeout(5):
+            said = await problem_of(queue, open_source=opening(source), within_s=0.05)
         assert said == "it could not be opened within 0.05 s"
         assert source.closed is (kind is Silent)
 
