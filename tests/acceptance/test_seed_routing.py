@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 from fleet.config import effective_capacity
+from fleet.errors import SourceUnavailable
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received
-from fleet.state.entry import ACK, outbox_item
+from fleet.state.entry import ACK, nack, outbox_item
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
+from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.servers import RedisServer
 
@@ -142,6 +144,37 @@ async def test_a_batch_has_an_id_of_its_own(redis_server: RedisServer) -> None:
         (claimed,) = await _claim(pool)
         first, second, third, fourth = [entry.batch for entry in claimed.entries]
         assert first == second != third == fourth
+
+
+async def test_outcomes_wait_for_a_source_that_is_away_and_are_applied_when_it_is_back(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit([received("a"), received("b", messageGroupId="other")])
+        outcomes = {"a": ACK, "b": nack(30_000)}
+        for claimed in await _claim(pool):
+            (entry,) = claimed.entries
+            await intake.queue.report([tuple(outbox_item(entry, outcomes[entry.broker_id]).rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+        refusals = {"ack": 2, "nack": 2}
+        for name in refusals:
+            call = getattr(intake.source, name)
+
+            async def refused_at_first(held: Any, name: str = name, call: Any = call) -> list[bool]:
+                refusals[name] -= 1
+                if refusals[name] >= 0:
+                    raise SourceUnavailable
+                return list(await call(held))
+
+            setattr(intake.source, name, refused_at_first)
+        running = asyncio.create_task(intake.acknowledger.run())
+        async with asyncio.timeout(10):
+            while await intake.queue.tracked_count() + await intake.queue.settled_count():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        intake.acknowledger.stop()
+        await running
+        assert refusals == {"ack": -1, "nack": -1}
+        assert (intake.source.acked, intake.source.nacked) == (["handle-a"], {"handle-b": 30_000})
 
 
 async def test_a_body_that_cannot_be_read_is_acked_and_kept(redis_server: RedisServer) -> None:

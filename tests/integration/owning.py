@@ -61,6 +61,7 @@ class HeldSource:
         self.closed = False
         self.acked: list[str] = []
         self.nacked: list[str] = []
+        self.extended: list[str] = []
 
     async def open(self) -> None:
         if self.hangs_in == "open":
@@ -96,6 +97,8 @@ class HeldSource:
         return [True] * len(held)
 
     async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        assert visibility_ms == self.visibility_ms
+        self.extended += [one.broker_id for one in held]
         return [True] * len(held)
 
     async def depth(self) -> Depth:

@@ -35,6 +35,12 @@ def stubborn() -> HeldSource:
     return source
 
 
+def quick() -> HeldSource:
+    source = HeldSource()
+    source.visibility_ms = 200
+    return source
+
+
 def hanging(where: str) -> Callable[[], HeldSource]:
     def make() -> HeldSource:
         source = HeldSource()
@@ -185,6 +191,34 @@ async def test_the_consumer_of_a_queue_that_is_gone_is_removed_once_it_has_stopp
         assert await Registry(owning.client).queues() == {}
         assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, "")
         assert await owning.warned() == {}
+
+
+async def test_a_queue_that_did_not_change_keeps_its_consumer_and_one_that_did_gets_another(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.configure("q", pools=("P", "ANOTHER"))
+        await owning.advance(1)
+        owning.sources[0].answers.put_nowait([received("m1")])
+        await owning.polls(2)
+        assert (len(owning.sources), owning.sources[0].closed) == (1, False)
+        await owning.configure("q", pools=("P", "ANOTHER"), visibility_s=700)
+        await owning.polls(1, source=1)
+        assert owning.sources[0].closed
+
+
+async def test_what_takes_long_is_kept_invisible_again_and_again(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = quick
+        await owning.configure("q")
+        await owning.polls(1)
+        source = owning.sources[0]
+        source.answers.put_nowait([received("m1")])
+        await eventually(lambda: source.extended.count("m1") >= 3)
+        assert set(source.extended) == {"m1"}
+        assert await owning.client.hkeys(QueueKeys("q").tracked) == ["m1"]
 
 
 async def test_nothing_is_restarted_while_we_stop_or_before_there_is_a_configuration(

@@ -108,6 +108,12 @@ async def test_the_first_sync_is_tried_twelve_times_five_seconds_apart(world: Wo
     assert [(category, severity) for category, severity, _ in world.warnings] == [("CONFIG_SYNC_FAILED", "CRITICAL")]
 
 
+async def test_the_first_sync_comes_at_once(world: World) -> None:
+    world.answers["http://a"] = pools(A=1)
+    await world.syncer("http://a").initial()
+    assert (world.published, world.slept) == ([{"A": 1}], [])
+
+
 async def test_the_first_sync_goes_on_when_an_attempt_works(world: World) -> None:
     world.answers["http://a"] = AWAY
 
