@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 
 from coordinator.acknowledge import Acknowledger
@@ -63,7 +62,7 @@ class Consumer:
     ) -> None:
         self.config = config
         self.lease = lease
-        self.last_poll = 0.0
+        self._polled_ms: float | None = None
         self.counts = counts
         self._client = client
         self._registry = registry
@@ -110,7 +109,13 @@ class Consumer:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stop()
-            await asyncio.wait(steps)
+            try:
+                await asyncio.wait(steps)
+            except asyncio.CancelledError:
+                # Abandoned: one of them hangs below us. What comes back later finds that it is not wanted any more.
+                for step in steps:
+                    step.cancel()
+                raise
         for step in steps:
             step.result()
 
@@ -123,11 +128,16 @@ class Consumer:
 
     async def hand_back(self) -> int:
         """Nobody will own the queue after us: show again what waits in the pools."""
-        return await hand_back(client=self._client, queue=self._queue, source=self._source)
+        return await hand_back(client=self._client, queue=self._queue, source=self._source, alarms=self._alarms)
 
     def is_stuck(self) -> bool:
         """Whether it has neither polled nor waited for room for a minute: something below us does not come back."""
         return self._clock.boot_ms() - self._alive_ms > STUCK_MS and not self._draining
+
+    @property
+    def ms_since_poll(self) -> int | None:
+        """None for one that never polled."""
+        return None if self._polled_ms is None else round(self._clock.boot_ms() - self._polled_ms)
 
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
@@ -175,7 +185,7 @@ class Consumer:
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)
                 continue
-            self.last_poll = time.time()
+            self._polled_ms = self._clock.boot_ms()
             if not batch:
                 continue
             failpoint.hit("polled")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from fleet.errors import FleetError
+from fleet.alarms import Alarms
+from fleet.errors import FleetError, SourceError
 from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
@@ -22,15 +23,23 @@ WITHIN_S = 20.0
 """Of the half minute that a supervisor gives us. What is left then comes back when its visibility ends."""
 
 
-async def hand_back(*, client: Client, queue: Queue, source: Source) -> int:
+async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Alarms) -> int:
     """Returns how many messages were shown again at once."""
     handed = 0
+    errors: list[str] = []
     try:
         async with asyncio.timeout(WITHIN_S):
             for code in sorted(await Registry(client).pools()):
-                handed += await _from_pool(Pool(client, code), queue, source)
+                try:
+                    handed += await _from_pool(Pool(client, code), queue, source)
+                except SourceError as error:
+                    # The others may have better luck; in this one what is later may not come before what failed.
+                    errors.append(f"pool {code}: {error}")
     except (FleetError, TimeoutError) as error:
-        log.warning("queue %s: not everything was handed back: %s", queue.name, error or "out of time")
+        errors.append(str(error) or f"not done within {WITHIN_S:g} s")
+    if errors:
+        text = f"queue {queue.name}: not all could be handed back, the rest comes when its visibility ends"
+        alarms.add("SHUTDOWN_CLEANUP_ERRORS", "WARN", f"{text} ({len(errors)} errors, the first: {errors[0]})")
     if handed:
         log.info("%d messages of %s handed back to it", handed, queue.name)
     return handed

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -17,22 +18,22 @@ from coordinator.room import Rooms
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig
-from fleet.errors import Fenced, FleetError, StateError
+from fleet.errors import Fenced, FleetError, SourceUnavailable, StateError
 from fleet.lease import Lease
 from fleet.sources.base import Source
-from fleet.sources.open import open_source
+from fleet.sources.open import OpenSource, open_source
 from fleet.state.connect import Client
 from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
-from fleet.state.warnings import Severity
 
 log = logging.getLogger("fleet.coordinator")
 
 _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
 _AFTER_ERROR_MS, _AFTER_ERROR_MOST_MS = 2000, 60_000
-_STOP_WITHIN_S = 10.0
+_PATIENCE_S = 15.0
+_STOP_WITHIN_S = 25.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(QueueConfig).decode
@@ -47,10 +48,11 @@ class Owned:
         self.consumer: Consumer | None = None
         self.task: asyncio.Task[None] | None = None
         self.restarting = False
+        self.closing = False
 
     def abandon(self) -> None:
         """It did not stop by itself."""
-        if self.task is not None:
+        if self.task is not None and not self.closing:
             self.task.cancel()
 
     def stop(self) -> None:
@@ -73,7 +75,11 @@ class Lead:
         alarms: Alarms,
         enabled: bool,
         on_crash: Callable[[asyncio.Task[None]], None],
+        open_source: OpenSource = open_source,
+        patience_s: float = _PATIENCE_S,
+        stop_within_s: float = _STOP_WITHIN_S,
     ) -> None:
+        """`patience_s`: how long a source may take to open, to stop or to close; `stop_within_s`: all, as we end."""
         self.name = name
         self._client = client
         self._registry = Registry(client)
@@ -84,11 +90,16 @@ class Lead:
         self._alarms = alarms
         self._enabled = enabled
         self._on_crash = on_crash
+        self._open_source = open_source
+        self._patience_s = patience_s
+        self._stop_within_s = stop_within_s
         self._look = asyncio.Event()
         self._stopping = False
         self._away = False
         self._not_before: dict[str, float] = {}
         self._failures: dict[str, tuple[int, str]] = {}
+        self._restarts: set[str] = set()
+        """Queues whose consumer we ended for its own good, until another reads them."""
         self._leases: dict[str, Lease] = {}
         self._over_share_since: float | None = None
         self.alive: set[str] = {name}
@@ -108,6 +119,15 @@ class Lead:
         if owned is not None and owned.consumer is not None:
             owned.consumer.acknowledger.wake.set()
 
+    def consumers(self) -> dict[str, Any]:
+        """Of the queues we own: when they were polled last (ms ago), and which of them do not come back."""
+        consumers = {name: one.consumer for name, one in self.owned.items() if one.consumer is not None}
+        polls = {name: consumer.ms_since_poll for name, consumer in consumers.items()}
+        return {
+            "polls": {name: ms for name, ms in polls.items() if ms is not None},
+            "stuck": sorted(name for name, consumer in consumers.items() if consumer.is_stuck()),
+        }
+
     async def run(self) -> None:
         while not self._stopping:
             self._look.clear()
@@ -125,13 +145,21 @@ class Lead:
         owned = list(self.owned.values())
         for one in owned:
             one.stop()
-        tasks = [one.task for one in owned if one.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._all_end(owned, self._stop_within_s)
+        if self.owned:
+            log.warning("left behind, as they do not stop: %s", ", ".join(sorted(self.owned)))
+            for one in owned:
+                one.abandon()
+            await self._all_end(owned, self._patience_s)
         try:
             await self.leadership.release()
         except StateError as error:
             log.debug("leadership not given back: %s", error)
+
+    async def _all_end(self, owned: list[Owned], within_s: float) -> None:
+        tasks = [one.task for one in owned if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
 
     # A round --------------------------------------------------------------------------------------
 
@@ -196,6 +224,7 @@ class Lead:
                     break
                 self._begin(config, lease)
             elif lease.held_by is not None:
+                self._restarts.discard(name)  # somebody else sees to it
                 # It lapses then, if nobody renews it: be there.
                 soon_ms = min(soon_ms, lease.held_by.remaining_ms + 5)
         return soon_ms
@@ -221,10 +250,11 @@ class Lead:
         """End a consumer that does not come back; the next round begins another."""
         if not one.restarting:
             one.restarting = True
+            self._restarts.add(one.config.name)
             text = f"queue {one.config.name} was not polled for a minute, its consumer is restarted"
             self._alarms.add("CONSUMER_RESTART", "WARN", text)
             one.stop()
-            asyncio.get_running_loop().call_later(_STOP_WITHIN_S, one.abandon)
+            asyncio.get_running_loop().call_later(self._patience_s, one.abandon)
 
     def _begin(self, config: QueueConfig, lease: Lease) -> None:
         one = self.owned[config.name] = Owned(config, lease)
@@ -236,13 +266,16 @@ class Lead:
         source: Source | None = None
         try:
             config = one.config
-            source = open_source(name, config.uri, config.visibility_timeout_s * 1000, connections=config.connections)
+            source = self._open_source(
+                name, config.uri, config.visibility_timeout_s * 1000, connections=config.connections
+            )
             if one.config.draining and not await self._has_work(name):
                 await self._registry.forget_queue(name)
                 return
-            await source.open()
+            await self._in_time(source.open(), f"queue {name} did not open")
             await self._registry.remember_queue(name, _encode(replace(one.config, draining=False)))
             self._failures.pop(name, None)
+            self._restarts.discard(name)
             one.consumer = Consumer(
                 config=one.config,
                 client=self._client,
@@ -268,20 +301,32 @@ class Lead:
         except FleetError as error:
             # Whatever was half done is found by the next take-over, ours or another's.
             self._note_failure(name, str(error))
-            if one.restarting or not isinstance(error, StateError):
-                severity: Severity = "CRITICAL" if one.restarting else "ERROR"
-                category = "CONSUMER_RESTART_FAILED" if one.restarting else "QUEUE_UNAVAILABLE"
-                self._alarms.add(category, severity, f"queue {name}: {error}", logged=True)
+            if name in self._restarts and not one.restarting:
+                self._alarms.add("CONSUMER_RESTART_FAILED", "CRITICAL", f"queue {name}: {error}", logged=True)
+            elif not isinstance(error, StateError):
+                self._alarms.add("QUEUE_UNAVAILABLE", "ERROR", f"queue {name}: {error}", logged=True)
         finally:
+            one.closing = True
             self.lost["queue_leases_lost"] += not one.lease.held
-            if source is not None:
-                await source.close()
-            try:
-                await one.lease.release()
-            except StateError as error:
-                log.debug("lease on %s not given back: %s", name, error)
+            await self._let_go(one, source)
             del self.owned[name]
             self._look.set()
+
+    async def _let_go(self, one: Owned, source: Source | None) -> None:
+        try:
+            if source is not None:
+                await self._in_time(source.close(), f"queue {one.config.name} did not close")
+            await one.lease.release()
+        except FleetError as error:
+            log.warning("%s", error)
+            one.lease.drop()
+
+    async def _in_time(self, call: Awaitable[None], text: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await call
+        except TimeoutError:
+            raise SourceUnavailable(f"{text} within {self._patience_s:g} s") from None
 
     def _note_failure(self, name: str, text: str) -> None:
         """Try again later and later, and say so once for each reason."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 from typing import Any
 
 import uvloop
@@ -13,7 +12,7 @@ import uvloop
 from coordinator.directory import Directory
 from coordinator.lead import Lead
 from coordinator.room import Rooms
-from coordinator.watch import Watch
+from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
@@ -43,7 +42,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
     async with connected(settings.redis.url) as client:
         registry = Registry(client)
         alarms = Alarms(warnings=Warnings(client), source=identity.role)
-        directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: lead.look())
+        directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: changed())
 
         def capacity_of(code: str) -> int:
             pool = directory.config.pool(code)
@@ -61,7 +60,18 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
             enabled=settings.config.enabled,
             on_crash=life.check,
         )
-        watch = Watch(client=client, directory=directory, lead=lead, alarms=alarms, every_s=min(1.0, ttl_ms / 3000))
+        watch = Watch(
+            client=client,
+            directory=directory,
+            leads=lambda: lead.leadership.held,
+            alarms=alarms,
+            clock=clock,
+            every_s=min(WATCH_EVERY_S, ttl_ms / 3000),
+        )
+
+        def changed() -> None:
+            rooms.forget()
+            lead.look()
 
         def look(_what: str = "") -> None:
             directory.look()
@@ -72,11 +82,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
                 "queues": sorted(lead.owned),
                 "epoch": lead.leadership.epoch if lead.leadership.held else "",
                 "leader": lead.leadership.held,
-                "polls": {
-                    name: round((time.time() - one.consumer.last_poll) * 1000)
-                    for name, one in lead.owned.items()
-                    if one.consumer is not None and one.consumer.last_poll
-                },
+                **lead.consumers(),
                 "counts": {**lead.lost, **{name: dict(counts) for name, counts in lead.counts.items()}},
             }
 
@@ -100,11 +106,14 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
             log.warning("the router is switched off (MESSAGE_ROUTER_ENABLED): no queue is read here")
         log.info("%s coordinates", identity.name)
         await life.wait()
+        # What looks after the fleet first: it would mend what we are taking apart.
+        await watch.stop()
         # Gone from the registry first: the others count their share without us when the leases come free.
         await heartbeat.leave()
         await lead.stop()
         await life.cancel()
         await heartbeat.leave()
+        await alarms.flush()
     log.info("%s has stopped", identity.name)
     return life.exit_code()
 

@@ -35,6 +35,10 @@ class Rooms:
     def note(self, code: str, room: int) -> None:
         self._room[code] = room
 
+    def forget(self) -> None:
+        """Pools were changed: what they had room for they may not have any more."""
+        self._room.clear()
+
     def on_signal(self, _code: str) -> None:
         """A pool that was short of room has some."""
         for waiting in self._waiting:

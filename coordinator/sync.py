@@ -152,7 +152,9 @@ class Syncer:
         retry: RetryPolicy | None = None,
         sleep: Sleep = asyncio.sleep,
         fetch: Callable[[str], bytes] = fetch,
+        on_new: Callable[[RouterConfig], None] = lambda _: None,
     ) -> None:
+        """`on_new` is told what was published for the first time."""
         self._sources = [_Source(item.strip(), fetch) for item in sources.split(",") if item.strip()]
         self._inline = parse_router_config(inline) if inline else None
         if not self._sources and self._inline is None:
@@ -167,6 +169,7 @@ class Syncer:
         self._pool_warning_threshold = pool_warning_threshold
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
+        self._on_new = on_new
         self._published: bytes | None = None
         self._republish_ms = 0.0
         self._state_away = False
@@ -247,6 +250,7 @@ class Syncer:
         if body != self._published:
             self._published = body
             log.info("revision %s: %d queues, %d pools", revision, len(config.queues), len(config.pools))
+            self._on_new(config)
             await self._remark(config, dropped)
         return revision
 

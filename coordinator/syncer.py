@@ -10,6 +10,7 @@ import uvloop
 
 from coordinator.publish import Publisher
 from coordinator.sync import RetryPolicy, Severity, Syncer
+from coordinator.validate import Validator
 from fleet import config_sources
 from fleet.clock import SystemClock
 from fleet.errors import FleetError
@@ -47,6 +48,7 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
                 log.info("asked to read the configuration")
                 syncer.reload()
 
+        validator = Validator(warn=lambda category, text: warn(category, "WARN", text))
         syncer = Syncer(
             sources=settings.config.source,
             inline=settings.config.inline,
@@ -57,6 +59,7 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
             max_pools=settings.config.max_pools,
             pool_warning_threshold=settings.config.pool_warning_threshold,
             retry=retry,
+            on_new=validator.look_at,
         )
         heartbeat = Heartbeat(
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
@@ -83,7 +86,8 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
             await syncer.run()
 
         await heartbeat.beat()
-        for job in (heartbeat.run(), signals.run(), sync(), serve_metrics(metrics_port, heartbeat.counted)):
+        own_metrics = serve_metrics(metrics_port, heartbeat.counted)
+        for job in (heartbeat.run(), signals.run(), sync(), validator.run(), own_metrics):
             life.spawn(asyncio.get_running_loop().create_task(job))
         log.info("%s syncs", identity.name)
         await life.wait()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from coordinator.directory import Directory
-from coordinator.lead import Lead
 from fleet.alarms import Alarms
+from fleet.clock import Clock
 from fleet.config import MIN_CAPACITY
 from fleet.errors import StateError
 from fleet.state import observe
@@ -21,43 +22,82 @@ log = logging.getLogger("fleet.coordinator")
 
 MEMORY_FULL = 0.9
 """Of Redis's memory. From here on only what frees it goes on: settling, not taking in."""
+WATCH_EVERY_S = 1.0
+"""How soon a drained pool is removed, and the outbox of a dead worker copied (the seed takes 10 s)."""
 TROUBLE_EVERY_S = 30.0
+_END_WITHIN_S = 0.5
 _SWEEP_EVERY = 30
 """Rounds between two looks at every pool; in between only a death makes us look."""
 
 
 class Watch:
-    def __init__(self, *, client: Client, directory: Directory, lead: Lead, alarms: Alarms, every_s: float) -> None:
+    """Nothing of it runs before there is a configuration, or once we are told to stop."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        directory: Directory,
+        leads: Callable[[], bool],
+        alarms: Alarms,
+        clock: Clock,
+        every_s: float = WATCH_EVERY_S,
+    ) -> None:
         self._client = client
         self._registry = Registry(client)
         self._directory = directory
-        self._lead = lead
+        self._leads = leads
         self._alarms = alarms
+        self._clock = clock
         self._every_s = every_s
-        self._looked_at = 0.0
+        self._looked_ms: float | None = None
         self._still: dict[str, int] = {}
         self._known_alive: set[str] = set()
+        self._rounds = 0
+        self._stop = asyncio.Event()
+        self._at_it = asyncio.Lock()
         self.memory_full = False
 
     async def run(self) -> None:
-        rounds = 0
-        while True:
+        while not self._stop.is_set():
+            await self.round()
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait a moment for what has begun."""
+        self._stop.set()
+        try:
+            async with asyncio.timeout(_END_WITHIN_S), self._at_it:
+                return
+        except TimeoutError:
+            log.debug("watch: still at it")
+
+    async def round(self) -> None:
+        async with self._at_it:
+            if self._stop.is_set():
+                return
             try:
                 self._note_memory(await self._registry.memory_share())
-                if self._lead.leadership.held:
-                    alive = await self._registry.alive()
-                    if self._known_alive - alive or rounds % _SWEEP_EVERY == 0:
-                        await self._copy_outboxes_of_the_dead()
-                    await self._remove_drained()
-                    await self._look_for_trouble()
-                    self._known_alive = alive
-                    rounds += 1
+                if self._leads() and self._directory.revision:
+                    await self._look_after_the_fleet()
+                    self._rounds += 1
                 else:
-                    rounds, self._known_alive = 0, set()
+                    self._rounds, self._known_alive = 0, set()
             except StateError as error:
-                rounds = 0
+                self._rounds = 0
                 log.debug("watch: %s", error)
-            await asyncio.sleep(self._every_s)
+
+    async def _look_after_the_fleet(self) -> None:
+        alive = await self._registry.alive()
+        if self._known_alive - alive or self._rounds % _SWEEP_EVERY == 0:
+            await self._copy_outboxes_of_the_dead()
+        await self._remove_drained()
+        await self._look_for_trouble()
+        self._known_alive = alive
 
     def _note_memory(self, share: float) -> None:
         full = share > MEMORY_FULL
@@ -87,19 +127,22 @@ class Watch:
 
     async def _look_for_trouble(self) -> None:
         """Every half minute: more tracked than the pools can hold, and pools that nobody serves."""
-        now = asyncio.get_running_loop().time()
-        if now - self._looked_at < TROUBLE_EVERY_S:
+        now_ms = self._clock.boot_ms()
+        if self._looked_ms is not None and now_ms - self._looked_ms < TROUBLE_EVERY_S * 1000:
             return
-        self._looked_at = now
+        self._looked_ms = now_ms
+        pools = await observe.pools(self._client)
         tracked = 0
         for name in self._directory.queues():
             tracked += await Queue(self._client, name).tracked_count()
-        capacity = max(sum(pool.capacity for pool in self._directory.config.pools), MIN_CAPACITY)
+        # As it is in force now; a pool whose capacity was lowered holds more for a while.
+        capacity = max(sum(max(view.settings.capacity, view.held) for view in pools), MIN_CAPACITY)
         if tracked > capacity:
-            text = f"{tracked} messages are tracked, more than the pools can hold ({capacity})"
-            self._alarms.add("PIPELINE_MAP_LEAK", "WARN", text)
+            log.warning("%d messages are tracked, and the pools can hold %d", tracked, capacity)
+            # Without the numbers, which change: the same warning again is counted, not repeated.
+            self._alarms.add("PIPELINE_MAP_LEAK", "WARN", "more messages are tracked than the pools hold", logged=True)
         still: dict[str, int] = {}
-        for view in await observe.pools(self._client):
+        for view in pools:
             # Twice in a row: one may be looked at between two deliveries.
             waits_for_permits = view.settings.rate_limit_per_minute is not None
             if view.ready and not view.leases and not view.paused and not waits_for_permits:
@@ -110,8 +153,6 @@ class Watch:
         self._still = still
 
     async def _remove_drained(self) -> None:
-        if not self._directory.revision:
-            return
         for code in await self._registry.pools() - self._directory.pools:
             if await Pool(self._client, code).remove(self._directory.revision) == "gone":
                 await self._registry.forget_pool(code)

@@ -19,7 +19,6 @@ from fleet.state.registry import ConfigRevision, Registry
 
 _DEPTH_WITHIN_S = 5.0
 _SOURCES_AT_ONCE = 16
-_POLLED_WITHIN_MS = 60_000
 _PROCESS_FIELDS = ("role", "name", "pid", "host", "startedAt", "queues", "pools", "epoch")
 
 DepthNow = tuple[Depth | None, str]
@@ -102,9 +101,9 @@ async def leader_json(client: Client) -> dict[str, Any]:
 
 
 async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
-    """Of each queue who reads it. Healthy is one that a living coordinator owns and polled within a minute.
+    """Of each queue who reads it. Healthy is one that a living coordinator owns and does not call stuck.
 
-    A coordinator that does not say when it polled is taken at its word that it lives.
+    It does so when a consumer has neither polled nor waited for room for a minute; one that has just begun is well.
     """
     names = sorted(queue.name for queue in (await configuration(client))[1].queues)
     records = {str(record["name"]): record for record in await Registry(client).processes()}
@@ -117,7 +116,7 @@ async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
             "owner": lease.owner or None,
             "host": record.get("host") if record else None,
             "isRunning": record is not None,
-            "isHealthy": record is not None and (idle_ms is None or idle_ms < _POLLED_WITHIN_MS),
+            "isHealthy": record is not None and name not in record.get("stuck", ()),
             "msSinceLastPoll": idle_ms,
         }
     return rows
@@ -128,7 +127,8 @@ async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
 
 def pool_json(pool: PoolView) -> dict[str, Any]:
     done, failed = pool.outcomes["SUCCESS"], _failed(pool.outcomes)
-    total = done + failed
+    # What comes again is neither of both, and was processed all the same.
+    total = done + failed + pool.outcomes["ERROR_PROCESS"]
     return {
         "poolCode": pool.code,
         "totalProcessed": total,
@@ -147,7 +147,7 @@ def pool_json(pool: PoolView) -> dict[str, Any]:
 
 
 def _failed(outcomes: dict[str, int]) -> int:
-    return sum(outcomes.get(name, 0) for name in ("ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION"))
+    return sum(outcomes.get(name, 0) for name in ("ERROR_CONFIG", "ERROR_CONNECTION"))
 
 
 def _rate(good: int, bad: int) -> float:

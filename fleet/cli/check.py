@@ -13,6 +13,7 @@ from fleet.cli.base import Command, Group, ask, example, json_option, settings_w
 from fleet.cli.table import show_json
 from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
+from fleet.sources.check import refusal_of
 from fleet.verify import verify as verify_journals
 
 
@@ -88,10 +89,13 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
         show_json({"ok": False, "error": str(error), "remarks": [], "queues": [], "pools": []})
         return 1
     queues, pools = [queue.name for queue in found.queues], [pool.code for pool in found.pools]
+    # What needs no look at the queues: from here they need not be reachable, and are not asked.
+    refusals = [f"queue {queue.name}: {why}" for queue in found.queues if (why := refusal_of(queue))]
+    remarks = [*found.remarks, *refusals]
     if as_json:
-        show_json({"ok": True, "error": None, "remarks": found.remarks, "queues": queues, "pools": pools})
+        show_json({"ok": True, "error": None, "remarks": remarks, "queues": queues, "pools": pools})
     else:
-        for remark in found.remarks:
+        for remark in remarks:
             click.echo(f"warn: {remark}")
         click.echo(f"ok: {len(queues)} queues, {len(pools)} pools")
     return 0

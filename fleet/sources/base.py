@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fleet.clock import Clock, SystemClock
 
@@ -90,6 +90,14 @@ class Source(Protocol):
     async def depth(self) -> Depth: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A source that says by itself whether it could be opened. For others one opens and closes them, to see."""
+
+    async def check(self) -> None:
+        """Raise what `open` would. Nothing is made: this may be another machine than the one that reads it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fleet.errors import InvalidConfig
 from fleet.sources.base import Publisher, Source, Surroundings
@@ -22,6 +22,12 @@ def surround(around: Surroundings) -> None:
     """Once a process, as its settings are read: where it runs is the same for every queue that it opens."""
     global _around
     _around = around
+
+
+class OpenSource(Protocol):
+    """What opens a queue for us: `open_source`, or what a test has in its place."""
+
+    def __call__(self, queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1) -> Source: ...
 
 
 def open_source(

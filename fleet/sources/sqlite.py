@@ -20,7 +20,7 @@ from fleet.clock import Clock
 from fleet.sources import file_bell
 from fleet.sources.base import Depth, Held, Received
 from fleet.sources.file_bell import FileBell
-from fleet.sources.sqlite_file import SEGMENT_BITS, QueueFile
+from fleet.sources.sqlite_file import SEGMENT_BITS, QueueFile, check_place
 from fleet.sources.sqlite_lease import Leases
 
 T = TypeVar("T")
@@ -56,6 +56,9 @@ class SqliteSource:
         if not self._is_open:
             self._bell.open()
             self._is_open = True
+
+    async def check(self) -> None:
+        await asyncio.to_thread(check_place, self._file.path)
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         loop = asyncio.get_running_loop()

@@ -267,6 +267,23 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
+def check_place(path: Path) -> None:
+    """Whether the file is there to be read and written, or could be made. It is not opened.
+
+    Closing it would take its locks from a connection that this process may have on it.
+    """
+    with translated(path):
+        if path.exists():
+            if not path.is_file():
+                raise SourceError(f"queue file {path}: is no file")
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise SourceUnavailable(f"queue file {path}: may not be read and written")
+            return
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            raise SourceUnavailable(f"queue file {path}: cannot be made, as {folder} is no folder to write to")
+
+
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's errors, as ours."""

@@ -165,6 +165,7 @@ class Pool:
         s = script("configure")
         rate = settings.rate_limit_per_minute
         arguments: list[str | int] = [
+            self.now_ms,
             revision,
             settings.concurrency,
             settings.capacity,

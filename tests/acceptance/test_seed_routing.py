@@ -6,12 +6,15 @@ import asyncio
 import json
 from typing import Any
 
+from fleet.config import effective_capacity
+from fleet.errors import SourceUnavailable
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received
-from fleet.state.entry import ACK, outbox_item
+from fleet.state.entry import ACK, nack, outbox_item
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.pool import Claim, Pool, Settlement
+from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
+from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.servers import RedisServer
 
@@ -102,6 +105,20 @@ async def test_a_pool_without_room_for_its_share_of_the_batch_takes_none_of_it(r
         assert await intake.warned() == [("QUEUE_FULL", "WARN")]
 
 
+async def test_a_batch_that_was_asked_for_before_the_concurrency_was_lowered_does_not_go_back(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P", concurrency=8, capacity=effective_capacity(8))
+        await intake.admission.admit([received(f"x{i}") for i in range(100)])
+        room = await pool.room()
+        await pool.configure("2", PoolSettings(2, effective_capacity(2)))
+        await intake.admission.admit([received(f"y{i}") for i in range(room)])
+        assert intake.source.nacked == {}
+        assert await intake.warned() == []
+        assert await pool.room() == 0, "more is asked for again"
+
+
 async def test_what_names_an_unknown_pool_goes_to_the_default_pool_with_a_warning(redis_server: RedisServer) -> None:
     async with an_intake(redis_server.url) as intake:
         await intake.pool("P")
@@ -146,6 +163,37 @@ async def test_a_batch_has_an_id_of_its_own(redis_server: RedisServer) -> None:
         (claimed,) = await _claim(pool)
         first, second, third, fourth = [entry.batch for entry in claimed.entries]
         assert first == second != third == fourth
+
+
+async def test_outcomes_wait_for_a_source_that_is_away_and_are_applied_when_it_is_back(
+    redis_server: RedisServer,
+) -> None:
+    async with an_intake(redis_server.url) as intake:
+        pool = await intake.pool("P")
+        await intake.admission.admit([received("a"), received("b", messageGroupId="other")])
+        outcomes = {"a": ACK, "b": nack(30_000)}
+        for claimed in await _claim(pool):
+            (entry,) = claimed.entries
+            await intake.queue.report([tuple(outbox_item(entry, outcomes[entry.broker_id]).rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+        refusals = {"ack": 2, "nack": 2}
+        for name in refusals:
+            call = getattr(intake.source, name)
+
+            async def refused_at_first(held: Any, name: str = name, call: Any = call) -> list[bool]:
+                refusals[name] -= 1
+                if refusals[name] >= 0:
+                    raise SourceUnavailable
+                return list(await call(held))
+
+            setattr(intake.source, name, refused_at_first)
+        running = asyncio.create_task(intake.acknowledger.run())
+        async with asyncio.timeout(10):
+            while await intake.queue.tracked_count() + await intake.queue.settled_count():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        intake.acknowledger.stop()
+        await running
+        assert refusals == {"ack": -1, "nack": -1}
+        assert (intake.source.acked, intake.source.nacked) == (["handle-a"], {"handle-b": 30_000})
 
 
 async def test_a_body_that_cannot_be_read_is_acked_and_kept(redis_server: RedisServer) -> None:

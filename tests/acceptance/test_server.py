@@ -1,91 +1,19 @@
-"""`fleet server` with real processes: what it answers, whom it answers, and how it lives and ends."""
+"""`fleet server` with real processes: what it answers."""
 
 from __future__ import annotations
 
 import json
 import re
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 import requests
 
-from tests.acceptance.fleet_command import Fleet, Process, until
+from tests.acceptance.fleet_command import until
+from tests.acceptance.site import SECRET, Site, message, source_is_empty
 from tests.acceptance.test_cli import IN_FLIGHT_FIELDS, POOL_FIELDS, QUEUE_FIELDS
-from tests.servers import free_port, running_redis
-
-SECRET = "not-for-any-page"
-
-
-@dataclass
-class Site:
-    """A fleet that runs, and the address of its server."""
-
-    fleet: Fleet
-    up: Process
-    address: str
-    endpoint: str
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        data = None if body is None else json.dumps(body)
-        return requests.request(method, self.address + path, data=data, headers=headers, timeout=15)
-
-    def get(self, path: str, status: int = 200) -> Any:
-        answer = self.ask("GET", path)
-        assert answer.status_code == status, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
-        answer = self.ask("POST", path, body)
-        assert answer.status_code == status, answer.text
-        return answer.json()
-
-    def metrics(self) -> dict[str, float]:
-        lines = self.ask("GET", "/metrics").text.splitlines()
-        return {name: float(value) for name, value in (s.rsplit(" ", 1) for s in lines if not s.startswith("#"))}
-
-
-def config(tmp_path: Path, *pools: dict[str, Any]) -> str:
-    queue = {"queueName": "orders", "queueUri": f"sqlite:///{tmp_path}/q.db?queue=orders"}
-    return json.dumps({"queues": [queue], "processingPools": [*pools]})
-
-
-def address_in(process: Process) -> str:
-    found = re.search(r"(?:Server:|answers at) (http://\S+)", process.text())
-    assert found is not None, process.text()
-    return found[1]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("fleet")
-    fleet = Fleet(directory, {"FLEET_LEASE_TTL_MS": "2000"})
-    pools = ({"code": "P", "concurrency": 4, "secret": SECRET}, {"code": "LIMITED", "rateLimitPerMinute": 600})
-    (directory / "router.json").write_text(config(directory, *pools))
-    port = free_port()
-    with (
-        fleet.running("endpoint", "--port", str(port)) as endpoint,
-        fleet.running("up", "--config", "router.json", "--workers", "1", "--port", "0") as up,
-    ):
-        endpoint.says("Listening")
-        up.says("Fleet is up")
-        yield Site(fleet, up, address_in(up), f"http://127.0.0.1:{port}")
-
-
-def message(site: Site, id_: str, *, path: str = "/fast", **more: Any) -> dict[str, Any]:
-    return {"id": id_, "poolCode": "P", "mediationTarget": site.endpoint + path, "authToken": SECRET} | more
-
-
-def source_is_empty(site: Site) -> bool:
-    queue = site.get("/monitoring/queue-stats")["orders"]
-    return bool(queue["pendingMessages"] == queue["messagesNotVisible"] == queue["currentSize"] == 0)
-
+from tests.servers import free_port
 
 # Shapes --------------------------------------------------------------------------------------------
 
@@ -322,90 +250,3 @@ def test_no_page_and_no_log_shows_a_secret(site: Site) -> None:
         assert SECRET not in site.ask("GET", page).text, page
     assert SECRET not in site.post("/messages", [{"authToken": SECRET, "id": ""}], 400)["error"]
     assert SECRET not in site.up.text()
-
-
-# Who, where, and the end ---------------------------------------------------------------------------
-
-
-def test_another_address_than_loopback_needs_a_token(site: Site) -> None:
-    refused = site.fleet.run("server", "--host", "0.0.0.0", "--port", "0")
-    assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "FLEET_SERVER_TOKEN" in refused.err
-    tokens = {"FLEET_SERVER_TOKEN": "for operators", "FLEET_SERVER_VIEWER_TOKEN": "for viewers"}
-    with site.fleet.running("server", "--host", "0.0.0.0", "--port", "0", **tokens) as server:
-        server.says("answers at")
-        own = Site(site.fleet, server, address_in(server).replace("0.0.0.0", "127.0.0.1"), "")
-        for token, read, write in ((None, 401, 401), ("for viewers", 200, 403), ("for operators", 200, 202)):
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            assert own.ask("GET", "/metrics", **headers).status_code == read
-            assert own.ask("POST", "/config/reload", **headers).status_code == write
-            assert own.ask("GET", "/health/ready").status_code == 200
-        assert server.stop() == 0
-        assert "for operators" not in server.text()
-
-
-def test_a_port_in_use_is_one_clear_line(site: Site, tmp_path: Path) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = str(taken.getsockname()[1])
-        for fleet, command in ((site.fleet, "server"), (Fleet(tmp_path), "up")):
-            refused = fleet.run(command, "--port", port)
-            assert refused.code == 1
-            assert refused.err == f"fleet: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
-
-
-def test_a_server_that_is_listened_to_stops_cleanly_and_soon(site: Site) -> None:
-    with site.fleet.running("server", "--port", "0") as server:
-        server.says("answers at")
-        with requests.get(address_in(server) + "/events", stream=True, timeout=15) as stream:
-            next(stream.iter_lines())
-            started = time.monotonic()
-            assert server.stop() == 0
-            assert time.monotonic() - started < 5
-        assert "has stopped" in server.text()
-        assert "Traceback" not in server.text()
-    assert len([p for p in site.fleet.run("ps", "--json").document if p["role"] == "server"]) == 1
-
-
-def test_without_redis_it_lives_is_not_ready_and_comes_back_by_itself(tmp_path: Path) -> None:
-    password = "only-for-this-test"
-    with running_redis() as redis:
-        with redis.client() as client:
-            client.config_set("requirepass", password)
-        fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": f"redis://:{password}@127.0.0.1:{redis.port}/0"})
-        with fleet.running("server", "--port", "0") as server:
-            server.says("answers at")
-            own = Site(fleet, server, address_in(server), "")
-            assert own.get("/health")["status"] == "DEGRADED"  # there is nobody but us
-            redis.server.pause()
-            try:
-                until(lambda: own.ask("GET", "/health/ready").status_code == 503)
-                assert own.ask("GET", "/health/live").status_code == 200
-            finally:
-                redis.server.resume()
-            until(lambda: own.ask("GET", "/health/ready").status_code == 200)
-            redis.server.kill()
-            until(lambda: own.ask("GET", "/health/ready").status_code == 503)
-            assert own.get("/health") == {
-                "status": "DEGRADED",
-                "parts": {"redis": {"status": "DEGRADED", "detail": "cannot be reached"}},
-            }
-            assert "cannot be reached" in own.get("/warnings", 503)["error"]
-            with running_redis(port=redis.port) as again:
-                with again.client() as client:
-                    client.config_set("requirepass", password)
-                until(lambda: own.ask("GET", "/health/ready").status_code == 200)
-                assert own.get("/warnings") == []
-                assert server.stop() == 0
-            assert password not in server.text()
-            assert "Traceback" not in server.text()
-
-
-def test_a_syncer_that_can_be_asked_configures_a_thousand_pools(tmp_path: Path) -> None:
-    with running_redis() as redis:
-        fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": redis.url})
-        (tmp_path / "router.json").write_text(json.dumps({"processingPools": [{"code": f"P{i}"} for i in range(1000)]}))
-        with fleet.running("syncer", "--config", "router.json") as syncer:
-            syncer.says("1001 pools")
-            assert len(fleet.run("pools", "--json").document) == 1001
-            assert "Too many connections" not in syncer.text()
-            assert syncer.stop() == 0

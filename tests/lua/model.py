@@ -10,6 +10,7 @@ from fleet.state.pool import SHARE, Settlement
 
 RATE_WINDOW_MS = 60_500
 FAILED_BATCH_MS = 60_000
+PROMISE_MS = 30_000
 
 
 @dataclass
@@ -26,6 +27,8 @@ class ModelPool:
     concurrency: int
     capacity: int
     rate: int | None = None
+    promised: tuple[int, int] = (0, 0)
+    """A capacity that was lowered, and until when what was asked for under it is taken."""
     paused: bool = False
     last_epoch: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -45,10 +48,21 @@ class ModelPool:
 
     # Submit -------------------------------------------------------------------------------------
 
+    def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
+        promised = self.promised[0] if self.promised[1] > self.now_ms else 0
+        if self.capacity > capacity:
+            self.promised = max(promised, self.capacity), self.now_ms + PROMISE_MS
+        elif promised <= capacity:
+            self.promised = (0, 0)
+        self.concurrency, self.capacity, self.rate = concurrency, capacity, rate
+
+    def most(self) -> int:
+        return max(self.capacity, self.promised[0]) if self.promised[1] > self.now_ms else self.capacity
+
     def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
         """In shares: (how many from the front were taken, which of them are cascaded)."""
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.now_ms}
-        share, accepted, cascaded = min(SHARE, self.capacity), 0, set[int]()
+        share, accepted, cascaded = min(SHARE, self.most()), 0, set[int]()
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
             taken, marked = self._submit_share(part)
@@ -68,7 +82,7 @@ class ModelPool:
                 cascaded.add(i)
             else:
                 fresh[entry.key] = entry
-        if fresh and len(self.entries) + len(fresh) > self.capacity:
+        if fresh and len(self.entries) + len(fresh) > self.most():
             return 0, set()
         for key, entry in fresh.items():
             idle = not self.has_messages(entry.lane) and entry.lane not in self.leases

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from fleet.clock import SystemClock
-from fleet.config import PoolConfig, QueueConfig, RouterConfig
 from fleet.dead import skipped
-from fleet.explain import Explainer
-from fleet.explanation import Explanation, at, iso
-from fleet.lease import Lease
-from fleet.sources.base import Outgoing, Publisher, Source
-from fleet.sources.open import open_publisher, open_source
+from fleet.explanation import at
 from fleet.state import groups
 from fleet.state.breakers import SharedBreakers
 from fleet.state.entry import ACK, nack, outbox_item
 from fleet.state.groups import RATE_WINDOW_MS
-from fleet.state.keys import QueueKeys
 from fleet.state.operate import PoolByHand
-from fleet.state.pool import Pool, Settlement, held
-from fleet.state.queue import Queue
+from fleet.state.pool import Settlement, held
 from fleet.state.scripts import SEP
+from tests.lua.explaining import explain, served, taken
 from tests.lua.stage import (
     TTL_MS,
     Stage,
@@ -40,43 +27,6 @@ from tests.lua.stage import (
     settlement,
     submit,
 )
-
-FIELDS = ["subject", "state", "waitsFor", "until", "details"]
-
-
-async def explain(
-    stage: Stage, subject: str, *, uri: str = "nats://h/s/c", pools: tuple[str, ...] = ("P",), pool: str | None = None
-) -> Explanation:
-    config = RouterConfig(
-        queues=(QueueConfig(name="q", uri=uri),),
-        pools=tuple(PoolConfig(code=code, concurrency=1, capacity=50) for code in pools),
-    )
-    explainer = Explainer(client=stage.client, config=config, now_ms=str(stage.now_ms), pool=pool)
-    found = await explainer.explain(subject)
-    assert list(found.to_json()) == FIELDS
-    assert all(sentence.endswith(".") or ": http" in sentence for sentence in found.details), found.details
-    return found
-
-
-async def served(stage: Stage, **settings: Any) -> Pool:
-    """A pool that is known, with a worker that lives."""
-    pool = await stage.pool(**settings)
-    registry = stage.registry()
-    await registry.add_pools({"P"})
-    await registry.beat("w", {"role": "worker", "pools": ["P*"]}, ttl_ms=10 * TTL_MS)
-    return pool
-
-
-async def taken(stage: Stage, pool: Pool, count: int = 1) -> Queue:
-    """Messages of group g, tracked and in the pool."""
-    queue = await stage.queue()
-    messages = in_group(count)
-    rows = [(m.broker_id, m.message_id, "P", m.group, "h") for m in messages]
-    for message, tracking in zip(messages, await queue.track(rows), strict=True):
-        message.token = tracking.token
-    await submit(pool, messages)
-    return queue
-
 
 # In a pool -----------------------------------------------------------------------------------------
 
@@ -282,120 +232,3 @@ async def test_a_dead_letter_says_why_it_is_dead(stage: Stage) -> None:
         found = await explain(stage, subject)
         assert found.state == "DEAD", subject
         assert "skipped by an operator" in found.details[0]
-
-
-# At the source -------------------------------------------------------------------------------------
-
-
-class Embedded:
-    """An embedded queue, and a coordinator that owns it unless told otherwise."""
-
-    def __init__(self, uri: str, publisher: Publisher, source: Source) -> None:
-        self.uri = uri
-        self.publisher = publisher
-        self.source = source
-
-    async def send(self, message: str, group: str | None = "g", *, pool: str = "P", delay_ms: int = 0) -> None:
-        body = {"id": message, "poolCode": pool, "mediationTarget": "http://h/"}
-        assert await self.publisher.publish([Outgoing(message, json.dumps(body).encode(), group, None, delay_ms)]) == [
-            None
-        ]
-
-
-@pytest.fixture
-async def embedded(tmp_path: Path) -> AsyncIterator[Embedded]:
-    uri = f"sqlite:///{tmp_path}/q.db?queue=q"
-    publisher, source = open_publisher(uri), open_source("q", uri, 60_000)
-    await publisher.open()
-    await source.open()
-    yield Embedded(uri, publisher, source)
-    await publisher.close()
-    await source.close()
-
-
-async def owned(stage: Stage) -> None:
-    lease = Lease(
-        client=stage.client, key=QueueKeys("q").owner, owner="coordinator-1", ttl_ms=600_000, clock=SystemClock()
-    )
-    assert await lease.acquire()
-
-
-async def test_a_message_that_waits_to_be_polled_names_who_polls(stage: Stage, embedded: Embedded) -> None:
-    await served(stage)
-    await owned(stage)
-    await embedded.send("m1")
-    for subject in ("m1", "g"):
-        found = await explain(stage, subject, uri=embedded.uri)
-        assert found.state == "AT_SOURCE"
-        assert "coordinator-1" in found.waits_for
-
-
-async def test_a_queue_without_an_owner_waits_for_a_coordinator(stage: Stage, embedded: Embedded) -> None:
-    await served(stage)
-    await embedded.send("m1")
-    assert (await explain(stage, "m1", uri=embedded.uri)).state == "NO_COORDINATOR"
-
-
-async def test_a_delayed_message_names_its_time(stage: Stage, embedded: Embedded) -> None:
-    before = time.time_ns() // 1_000_000
-    await embedded.send("m1", delay_ms=60_000)
-    found = await explain(stage, "m1", uri=embedded.uri)
-    assert found.state == "DELAYED"
-    assert found.until_ms is not None
-    assert before + 60_000 <= found.until_ms <= time.time_ns() // 1_000_000 + 60_000
-    assert found.to_json()["until"] == iso(found.until_ms)
-
-
-async def test_a_message_that_was_taken_and_is_tracked_by_nobody_is_invisible_until(
-    stage: Stage, embedded: Embedded
-) -> None:
-    await embedded.send("m1")
-    await embedded.send("m2")
-    assert len(await embedded.source.poll(1, 0)) == 1
-    first, second = [await explain(stage, one, uri=embedded.uri) for one in ("m1", "m2")]
-    assert first.state == "INVISIBLE"
-    assert first.until_ms is not None
-    assert (second.state, second.until_ms) == ("BEHIND_AT_SOURCE", first.until_ms)
-    assert second.waits_for == "message m1, older in its group"
-    assert any("behind 1 older message of its group" in sentence for sentence in second.details)
-
-
-async def test_a_message_of_an_unknown_pool_goes_to_the_default_pool(stage: Stage, embedded: Embedded) -> None:
-    await stage.pool("DEFAULT-POOL")
-    await owned(stage)
-    await embedded.send("m1", pool="NEVER-HEARD-OF")
-    found = await explain(stage, "m1", uri=embedded.uri)
-    assert found.state == "AT_SOURCE"
-    assert "Its pool NEVER-HEARD-OF is not configured: it goes to DEFAULT-POOL." in found.details
-
-
-async def test_a_message_for_a_draining_pool_waits_in_its_queue(stage: Stage, embedded: Embedded) -> None:
-    await served(stage)
-    await owned(stage)
-    await PoolByHand(stage.client, "P").adjust(draining=True)
-    await embedded.send("m1")
-    found = await explain(stage, "m1", uri=embedded.uri)
-    assert found.state == "DRAINING"
-    assert any("by hand" in sentence for sentence in found.details)
-
-
-async def test_a_message_for_a_full_pool_waits_for_room(stage: Stage, embedded: Embedded) -> None:
-    pool = await served(stage, capacity=50)
-    await owned(stage)
-    await submit(pool, in_groups(50))
-    await embedded.send("m1")
-    found = await explain(stage, "m1", uri=embedded.uri)
-    assert (found.state, found.waits_for) == ("POOL_FULL", "room in pool P")
-
-
-async def test_a_pool_that_redis_does_not_know_waits_for_the_syncer(stage: Stage, embedded: Embedded) -> None:
-    await owned(stage)
-    await embedded.send("m1")
-    assert (await explain(stage, "m1", uri=embedded.uri)).state == "UNKNOWN_POOL"
-
-
-async def test_a_file_that_is_no_queue_is_named(stage: Stage, tmp_path: Path) -> None:
-    (tmp_path / "no.db").write_text("no database at all" * 100)
-    found = await explain(stage, "m1", uri=f"sqlite:///{tmp_path}/no.db?queue=q")
-    assert found.state == "UNKNOWN"
-    assert "no.db" in found.details[0]

@@ -219,7 +219,7 @@ class PoolMachine(RuleBasedStateMachine):
     def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
         self.revision += 1
         assert self.run(self.pool.configure(str(self.revision), PoolSettings(concurrency, capacity, rate)))
-        self.model.concurrency, self.model.capacity, self.model.rate = concurrency, capacity, rate
+        self.model.configure(concurrency, capacity, rate)
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:

@@ -143,6 +143,30 @@ async def test_room_is_what_capacity_leaves(stage: Stage) -> None:
     assert await pool.room() == 0
 
 
+async def test_what_was_asked_for_before_capacity_was_lowered_is_taken_for_half_a_minute(stage: Stage) -> None:
+    pool = await stage.pool(capacity=100)
+    await submit(pool, in_groups(60))
+    await pool.configure("2", pool_settings(capacity=50))
+    assert await pool.room() == 0, "nothing more is asked for"
+    assert (await pool.submit("q", OWNER_EPOCH, in_groups(30, "on-its-way"))).accepted == 30
+    assert (await pool.submit("q", OWNER_EPOCH, in_groups(11, "too-many"))).accepted == 0, "more than was ever promised"
+    stage.advance(29_999)
+    await pool.configure("2", pool_settings(capacity=50))
+    assert (await pool.submit("q", OWNER_EPOCH, in_groups(5, "late"))).accepted == 5
+    stage.advance(1)
+    answer = await pool.submit("q", OWNER_EPOCH, in_groups(1, "too-late"))
+    assert (answer.accepted, answer.room) == (0, 0), "saying the same again prolongs nothing"
+
+
+async def test_a_capacity_that_was_raised_again_promises_nothing_more(stage: Stage) -> None:
+    pool = await stage.pool(capacity=100)
+    await pool.configure("2", pool_settings(capacity=50))
+    await pool.configure("3", pool_settings(capacity=200))
+    assert not await stage.client.hexists(pool.keys.settings, "promised")
+    await submit(pool, in_groups(50))
+    assert await pool.room() == 150
+
+
 @pytest.mark.parametrize("draining", [None, True])
 async def test_a_pool_that_takes_nothing_has_no_room(stage: Stage, draining: bool | None) -> None:
     pool = stage.unknown_pool()

@@ -1,14 +1,26 @@
 -- configure: give a pool its settings; an older revision changes nothing.
 -- KEYS settings leases ready epochs later
--- ARGV revision concurrency capacity rate on_failure draining park_after secret secret_file
+-- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
 local settings, leases, ready, epochs, later = unpack(KEYS)
-local revision = tonumber(ARGV[1])
-if tonumber(redis.call('HGET', settings, 'revision') or 0) > revision then return 0 end
-redis.call('HSET', settings, 'revision', ARGV[1], 'concurrency', ARGV[2], 'capacity', ARGV[3], 'on_failure', ARGV[5],
-  'park_after', ARGV[7])
-local optionals = { { 'rate', ARGV[4] }, { 'draining', ARGV[6] }, { 'secret', ARGV[8] }, { 'secret_file', ARGV[9] } }
+local now, revision, capacity = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+local PROMISE_MS = 30000 -- longer than any poll waits
+
+local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until')
+if tonumber(was[1] or 0) > revision then return 0 end
+redis.call('HSET', settings, 'revision', ARGV[2], 'concurrency', ARGV[3], 'capacity', ARGV[4], 'on_failure', ARGV[6],
+  'park_after', ARGV[8])
+-- Whoever polls now was told of more room than a lowered capacity leaves. What it brings is taken: sent back, it would
+-- be gone for half a minute, and in its group all that comes after it.
+local promised = tonumber(was[4] or 0) > now and tonumber(was[3]) or 0
+if tonumber(was[2] or 0) > capacity then
+  promised = math.max(promised, tonumber(was[2]))
+  redis.call('HSET', settings, 'promised', text(promised), 'promised_until', text(now + PROMISE_MS))
+elseif promised <= capacity then
+  redis.call('HDEL', settings, 'promised', 'promised_until')
+end
+local optionals = { { 'rate', ARGV[5] }, { 'draining', ARGV[7] }, { 'secret', ARGV[9] }, { 'secret_file', ARGV[10] } }
 for _, optional in ipairs(optionals) do
   if optional[2] == '' then
     redis.call('HDEL', settings, optional[1])
@@ -22,13 +34,13 @@ if redis.call('HDEL', settings, 'waiting') == 1 then
   redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))
 end
 -- What waits for another try gets it at once: a pool that is going away returns what fails to its source.
-if ARGV[6] ~= '' then
+if ARGV[7] ~= '' then
   local waiting = redis.call('ZRANGE', later, 0, -1)
   redis.call('DEL', later)
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end
 end
 -- A raised limit or a lifted rate lets waiting groups go at once.
-if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(ARGV[2]) then
+if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(ARGV[3]) then
   redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
 end
 return 1

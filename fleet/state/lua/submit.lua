@@ -10,7 +10,7 @@ local now, queue, owner_epoch, share = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[
 local FIELDS = 5
 local count = (#ARGV - 4) / FIELDS
 
-local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused')
+local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised', 'promised_until')
 if not config[1] then return { 'unknown', 0, 0, {} } end
 if config[3] then return { 'draining', 0, 0, {} } end
 
@@ -21,7 +21,8 @@ if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) e
 
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
-share = math.max(1, math.min(share, capacity)) -- a share that could never fit would be refused for ever
+local most = tonumber(config[6] or 0) > now and math.max(capacity, tonumber(config[5])) or capacity
+share = math.max(1, math.min(share, most)) -- a share that could never fit would be refused for ever
 local held = redis.call('HLEN', entries)
 
 local cascaded, fresh, pushes, order = {}, {}, {}, {}
@@ -46,7 +47,7 @@ for first = 1, count, share do
     end
   end
   -- What the pool holds already is accepted, also beyond a capacity that was lowered since.
-  if #share_fresh > 0 and held + #share_fresh > capacity then break end
+  if #share_fresh > 0 and held + #share_fresh > most then break end
   held = held + #share_fresh
   accepted = last
   for _, i in ipairs(share_cascaded) do cascaded[#cascaded + 1] = i end

@@ -1,0 +1,45 @@
+"""Whether a queue could be read, asked without taking anything from it or making anything of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fleet.config import QueueConfig
+from fleet.errors import FleetError, InvalidConfig
+from fleet.sources.base import Checked
+from fleet.sources.open import OpenSource, open_source
+
+log = logging.getLogger("fleet.sources")
+
+WITHIN_S = 5.0
+
+
+def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> str:
+    """Why no adapter takes it as it is configured; '' if one does. Nothing is contacted."""
+    try:
+        open_source(queue.name, queue.uri, queue.visibility_timeout_s * 1000, connections=queue.connections)
+    except InvalidConfig as error:
+        return str(error)
+    return ""
+
+
+async def problem_of(queue: QueueConfig, *, open_source: OpenSource = open_source, within_s: float = WITHIN_S) -> str:
+    """Why it cannot be read from here at the moment; '' if it can."""
+    try:
+        source = open_source(queue.name, queue.uri, queue.visibility_timeout_s * 1000, connections=queue.connections)
+        try:
+            async with asyncio.timeout(within_s):
+                await (source.check() if isinstance(source, Checked) else source.open())
+        finally:
+            async with asyncio.timeout(within_s):
+                await source.close()
+    except TimeoutError:
+        return f"it could not be opened within {within_s:g} s"
+    except FleetError as error:
+        return str(error)
+    except Exception as error:
+        # What a broker's library may raise is not known to the end, and its words may quote a password.
+        log.debug("queue %s", queue.name, exc_info=error)
+        return f"it cannot be opened ({type(error).__name__})"
+    return ""

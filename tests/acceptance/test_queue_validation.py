@@ -1,0 +1,53 @@
+"""Queues that cannot be read, told by a real syncer and by `fleet config check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.fleet_command import Fleet, until
+from tests.servers import running_redis
+
+
+def test_queues_that_cannot_be_read_are_warnings_and_the_configuration_applies(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    queues = {
+        "good": f"sqlite:///{tmp_path}/later/q.db?queue=good",
+        "nowhere": f"sqlite:///{tmp_path}/file/q.db?queue=nowhere",
+        "foreign": "gopher://me:s3cret@h/q",
+    }
+    document = {"queues": [{"queueName": name, "queueUri": uri} for name, uri in queues.items()]}
+    (tmp_path / "router.json").write_text(json.dumps(document))
+    with running_redis() as redis:
+        fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": redis.url})
+
+        def told() -> dict[str, dict[str, Any]]:
+            rows = fleet.run("warnings", "--json").document
+            return {row["message"].split()[1].rstrip(":"): row for row in rows if row["category"] == "QUEUE_VALIDATION"}
+
+        with fleet.running("syncer", "--config", "router.json") as syncer:
+            syncer.says("3 queues")
+            until(lambda: len(told()) == 2, why=syncer.text)
+            found = told()
+            assert {name: (row["severity"], row["source"], row["count"]) for name, row in found.items()} == {
+                "nowhere": ("WARN", "syncer", 1),
+                "foreign": ("WARN", "syncer", 1),
+            }
+            assert "no queue adapter for 'gopher'" in found["foreign"]["message"]
+            assert "no folder to write to" in found["nowhere"]["message"]
+            assert {
+                queue["queueName"] for queue in fleet.run("config", "show", "--json").document["config"]["queues"]
+            } == {*queues}
+            assert not (tmp_path / "later").exists()
+            assert syncer.stop() == 0
+            assert "s3cret" not in syncer.text()
+
+
+def test_a_check_names_queues_that_no_adapter_takes(tmp_path: Path) -> None:
+    document = {"queues": [{"queueName": "foreign", "queueUri": "gopher://me:s3cret@h/q"}]}
+    (tmp_path / "router.json").write_text(json.dumps(document))
+    checked = Fleet(tmp_path).run("config", "check", "router.json")
+    assert checked.code == 0
+    assert "warn: queue foreign: no queue adapter for 'gopher'" in checked.out
+    assert "s3cret" not in checked.out + checked.err

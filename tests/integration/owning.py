@@ -1,0 +1,220 @@
+"""A coordinator's consumers on a real Redis, with time and sources as a test wants them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.directory import Directory
+from coordinator.lead import Lead
+from coordinator.publish import Publisher
+from coordinator.room import Rooms
+from fleet import views
+from fleet.alarms import Alarms
+from fleet.config import parse_router_config
+from fleet.errors import SourceUnavailable
+from fleet.sources.base import Depth, Held, Received, Source
+from fleet.state.connect import Client, connected
+from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
+
+TTL_MS = 600_000
+"""Longer than any test lets its clock run between two renewals."""
+NAME = "coordinator-1"
+
+
+class HandClock:
+    """Stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000.0
+
+    def wall_ms(self) -> int:
+        return int(self.now_ms)
+
+    def boot_ms(self) -> float:
+        return self.now_ms
+
+
+class HeldSource:
+    """A poll of it returns when the test says what; until then it hangs, like a connection that went silent."""
+
+    name = "q"
+    holds_groups = True
+    crash_wait_ms = 0
+    visibility_ms = 600_000
+
+    def __init__(self) -> None:
+        self.polls = 0
+        self.answers: asyncio.Queue[list[Received]] = asyncio.Queue()
+        self.cannot_open = ""
+        self.cannot_nack = ""
+        self.hangs_in = ""
+        self.ignores_cancel = False
+        """As a library does that swallows what interrupts it."""
+        self.let_go = asyncio.Event()
+        self.closed = False
+        self.acked: list[str] = []
+        self.nacked: list[str] = []
+        self.extended: list[str] = []
+
+    async def open(self) -> None:
+        if self.hangs_in == "open":
+            await self.let_go.wait()
+        if self.cannot_open:
+            raise SourceUnavailable(self.cannot_open)
+
+    async def close(self) -> None:
+        if self.hangs_in == "close":
+            await self.let_go.wait()
+        self.closed = True
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        self.polls += 1
+        try:
+            return await self.answers.get()
+        except asyncio.CancelledError:
+            if not self.ignores_cancel:
+                raise
+            while not self.let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self.let_go.wait()
+            return []
+
+    async def ack(self, held: Sequence[Held]) -> list[bool]:
+        self.acked += [one.broker_id for one in held]
+        return [True] * len(held)
+
+    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        if self.cannot_nack:
+            raise SourceUnavailable(self.cannot_nack)
+        self.nacked += [one.broker_id for one, _ in held]
+        return [True] * len(held)
+
+    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+        assert visibility_ms == self.visibility_ms
+        self.extended += [one.broker_id for one in held]
+        return [True] * len(held)
+
+    async def depth(self) -> Depth:
+        return Depth(0, 0, 0.0)
+
+
+class HeldRooms(Rooms):
+    """There is room, or the test says at which moments a look finds none."""
+
+    looks: asyncio.Queue[None] | None = None
+    waits = 0
+
+    async def wait(self, shares: Mapping[str, float], wanted: int, *, others: bool = False) -> int:
+        if self.looks is None:
+            return wanted
+        self.waits += 1
+        await self.looks.get()
+        return 0
+
+
+@dataclass
+class Owning:
+    client: Client
+    clock: HandClock
+    lead: Lead
+    rooms: HeldRooms
+    alarms: Alarms
+    directory: Directory
+    sources: list[HeldSource] = field(default_factory=list)
+    """Those that were opened, in turn."""
+    next_source: Callable[[], HeldSource] = HeldSource
+
+    async def configure(self, *queues: str, pools: Sequence[str] = ("P",), visibility_s: int = 600) -> None:
+        document = {
+            "queues": [
+                {"queueName": name, "queueUri": f"held://{name}", "visibilityTimeout": visibility_s} for name in queues
+            ],
+            "processingPools": [{"code": code} for code in pools],
+        }
+        await Publisher(client=self.client).publish(parse_router_config(json.dumps(document).encode()))
+        await self.directory.refresh()
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, and the coordinator look."""
+        self.clock.now_ms += seconds * 1000
+        self.lead.look()
+
+    async def polls(self, times: int, *, source: int = -1) -> None:
+        def polled() -> bool:
+            there = self.sources[source:] if source < 0 else self.sources[source : source + 1]
+            return bool(there) and there[0].polls >= times
+
+        await eventually(polled)
+
+    async def warned(self) -> Counter[tuple[str, str]]:
+        await self.alarms.flush()
+        return Counter((warning.category, warning.severity) for warning in await Warnings(self.client).list())
+
+    async def shown(self) -> dict[str, Any]:
+        """`/monitoring/consumer-health` of the queue, as of our heartbeat."""
+        record = {"role": "coordinator", "name": NAME, "host": "here", **self.lead.consumers()}
+        await Registry(self.client).beat(NAME, record, ttl_ms=TTL_MS)
+        return (await views.consumers_json(self.client))["q"]
+
+
+@asynccontextmanager
+async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 10.0) -> AsyncIterator[Owning]:
+    async with connected(url) as client:
+        clock, alarms = HandClock(), Alarms(warnings=Warnings(client), source="coordinator")
+        directory = Directory(registry=Registry(client), look_every_s=60, on_change=lambda: owning.lead.look())
+
+        def open_source(queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1) -> Source:
+            source = owning.next_source()
+            owning.sources.append(source)
+            return source
+
+        rooms = HeldRooms(client=client, clock=clock, capacity_of=lambda _: 50, full=lambda: False)
+        lead = Lead(
+            name=NAME,
+            client=client,
+            directory=directory,
+            clock=clock,
+            ttl_ms=TTL_MS,
+            rooms=rooms,
+            alarms=alarms,
+            enabled=True,
+            on_crash=crashed,
+            open_source=open_source,
+            patience_s=patience_s,
+            stop_within_s=stop_within_s,
+        )
+        owning = Owning(client, clock, lead, rooms, alarms, directory)
+        running = asyncio.create_task(lead.run())
+        try:
+            yield owning
+        finally:
+            for source in owning.sources:
+                source.let_go.set()
+            if (looks := rooms.looks) is not None:
+                rooms.looks = None
+                looks.put_nowait(None)
+            async with asyncio.timeout(15):
+                await lead.stop()
+                await running
+                await alarms.flush()
+
+
+def crashed(task: asyncio.Task[None]) -> None:
+    """Nothing may end in an error that nobody foresaw."""
+    assert task.cancelled() or task.exception() is None
+
+
+async def eventually(holds: Callable[[], bool | Awaitable[bool]], *, within_s: float = 15.0) -> None:
+    async with asyncio.timeout(within_s):
+        while True:
+            found = holds()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.005)

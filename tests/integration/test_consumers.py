@@ -1,0 +1,268 @@
+"""Seed 000, sections 5 and 15 to 17: which consumers are well, how one that is not is replaced, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from fleet.sources.base import Received
+from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.registry import Registry
+from tests.integration.owning import HeldSource, an_owner, eventually
+from tests.servers import RedisServer
+
+RESTARTED, FAILED = ("CONSUMER_RESTART", "WARN"), ("CONSUMER_RESTART_FAILED", "CRITICAL")
+
+
+def in_turn(*kinds: Callable[[], HeldSource]) -> Callable[[], HeldSource]:
+    """Sources of these kinds, one after the other; the last kind from then on."""
+    left = list(kinds)
+    return lambda: (left.pop(0) if len(left) > 1 else left[0])()
+
+
+def unopened() -> HeldSource:
+    source = HeldSource()
+    source.cannot_open = "its broker is away"
+    return source
+
+
+def stubborn() -> HeldSource:
+    source = HeldSource()
+    source.ignores_cancel = True
+    return source
+
+
+def quick() -> HeldSource:
+    source = HeldSource()
+    source.visibility_ms = 200
+    return source
+
+
+def hanging(where: str) -> Callable[[], HeldSource]:
+    def make() -> HeldSource:
+        source = HeldSource()
+        source.hangs_in = where
+        return source
+
+    return make
+
+
+def received(broker_id: str, group: str = "g", pool: str = "P") -> Received:
+    body = {"id": broker_id, "poolCode": pool, "mediationTarget": "http://127.0.0.1:9/"}
+    return Received(broker_id, f"handle-{broker_id}", json.dumps(body).encode(), group)
+
+
+async def test_a_consumer_is_healthy_while_it_polls_and_for_a_minute_after(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        assert (await owning.shown()).items() >= {
+            "owner": "coordinator-1", "isRunning": True, "isHealthy": True, "msSinceLastPoll": None,
+        }.items(), "it never polled to an end yet"  # fmt: skip
+        for polls in range(2, 6):
+            owning.clock.now_ms += 59_000
+            owning.sources[0].answers.put_nowait([])
+            await owning.polls(polls)
+            assert (await owning.shown())["isHealthy"] is True
+        owning.clock.now_ms += 60_000
+        row = await owning.shown()
+        assert (row["isHealthy"], row["msSinceLastPoll"]) == (True, 60_000)
+        owning.clock.now_ms += 1
+        row = await owning.shown()
+        assert (row["isRunning"], row["isHealthy"], row["msSinceLastPoll"]) == (True, False, 60_001)
+        assert len(owning.sources) == 1
+        assert await owning.warned() == {}
+
+
+async def test_a_consumer_that_waits_for_room_is_healthy_however_long(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        looks = owning.rooms.looks = asyncio.Queue()
+        await owning.configure("q")
+        for waits in range(1, 12):
+            await eventually(lambda waits=waits: owning.rooms.waits == waits)  # type: ignore[misc]
+            await owning.advance(50)
+            assert (await owning.shown())["isHealthy"] is True
+            looks.put_nowait(None)
+        assert owning.sources[0].polls == 0
+        assert len(owning.sources) == 1
+        assert await owning.warned() == {}
+
+
+async def test_a_consumer_that_does_not_poll_for_a_minute_is_restarted_and_no_sooner(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60)
+        owning.sources[0].answers.put_nowait([])
+        await owning.polls(2)
+        assert await owning.warned() == {}
+        await owning.advance(60.001)
+        await eventually(lambda: len(owning.sources) == 2)
+        await owning.polls(1, source=1)
+        assert owning.sources[0].closed
+        assert (await owning.shown())["isHealthy"] is True
+        assert await owning.warned() == {RESTARTED: 1}
+        owning.sources[1].answers.put_nowait([received("m1")])
+        await owning.polls(2, source=1)
+        assert await owning.client.hlen(PoolKeys("P").entries) == 1, "the new one does its work"
+
+
+async def test_a_source_that_does_not_let_itself_be_stopped_is_left_behind(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url, patience_s=0.05) as owning:
+        owning.next_source = in_turn(stubborn, HeldSource)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        await eventually(lambda: len(owning.sources) == 2)
+        await owning.polls(1, source=1)
+        assert await owning.warned() == {RESTARTED: 1}
+        owning.sources[0].let_go.set()
+        owning.sources[0].answers.put_nowait([received("late")])
+        owning.sources[1].answers.put_nowait([received("m1")])
+        await owning.polls(2, source=1)
+        assert await owning.client.hkeys(QueueKeys("q").tracked) == ["m1"], "the old one still takes messages"
+
+
+async def test_a_restart_that_fails_is_critical_and_tried_again(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = in_turn(HeldSource, unopened, unopened, HeldSource)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        for tries in (2, 3):
+            await eventually(lambda tries=tries: len(owning.sources) == tries and not owning.lead.owned)  # type: ignore[misc]
+            assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
+            await owning.advance(10)
+        await owning.polls(1, source=3)
+        assert (await owning.shown())["isHealthy"] is True
+        assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
+
+
+@pytest.mark.parametrize("first", [HeldSource, hanging("close")], ids=["closes", "hangs-in-close"])
+async def test_a_source_that_hangs_while_it_opens_or_closes_is_not_waited_for(
+    redis_server: RedisServer, first: Callable[[], HeldSource]
+) -> None:
+    async with an_owner(redis_server.url, patience_s=0.05) as owning:
+        owning.next_source = in_turn(first, hanging("open"), HeldSource)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        await eventually(lambda: len(owning.sources) == 2 and not owning.lead.owned)
+        assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
+        await owning.advance(10)
+        await owning.polls(1, source=2)
+
+
+async def test_a_queue_that_fails_after_its_restart_went_well_is_no_failed_restart(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = in_turn(HeldSource, HeldSource, unopened)
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.advance(60.001)
+        await owning.polls(1, source=1)
+        await owning.configure("q", visibility_s=700)
+        await eventually(lambda: len(owning.sources) == 3 and not owning.lead.owned)
+        assert await owning.warned() == {RESTARTED: 1, ("QUEUE_UNAVAILABLE", "ERROR"): 1}
+
+
+async def test_a_queue_that_cannot_be_opened_at_first_is_no_failed_restart(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = in_turn(unopened, HeldSource)
+        await owning.configure("q")
+        await eventually(lambda: len(owning.sources) == 1 and not owning.lead.owned)
+        assert await owning.warned() == {("QUEUE_UNAVAILABLE", "ERROR"): 1}
+        assert (await owning.shown())["isRunning"] is False
+
+
+async def test_the_consumer_of_a_queue_that_is_gone_is_removed_once_it_has_stopped(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        assert set(await Registry(owning.client).queues()) == {"q"}
+        await owning.configure()
+        await eventually(lambda: not owning.lead.owned and len(owning.sources) == 2)
+        assert owning.lead.consumers() == {"polls": {}, "stuck": []}
+        assert all(source.closed for source in owning.sources)
+        assert await Registry(owning.client).queues() == {}
+        assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, "")
+        assert await owning.warned() == {}
+
+
+async def test_a_queue_that_did_not_change_keeps_its_consumer_and_one_that_did_gets_another(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        await owning.configure("q", pools=("P", "ANOTHER"))
+        await owning.advance(1)
+        owning.sources[0].answers.put_nowait([received("m1")])
+        await owning.polls(2)
+        assert (len(owning.sources), owning.sources[0].closed) == (1, False)
+        await owning.configure("q", pools=("P", "ANOTHER"), visibility_s=700)
+        await owning.polls(1, source=1)
+        assert owning.sources[0].closed
+
+
+async def test_what_takes_long_is_kept_invisible_again_and_again(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = quick
+        await owning.configure("q")
+        await owning.polls(1)
+        source = owning.sources[0]
+        source.answers.put_nowait([received("m1")])
+        await eventually(lambda: source.extended.count("m1") >= 3)
+        assert set(source.extended) == {"m1"}
+        assert await owning.client.hkeys(QueueKeys("q").tracked) == ["m1"]
+
+
+async def test_nothing_is_restarted_while_we_stop_or_before_there_is_a_configuration(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.advance(120)
+        await eventually(lambda: owning.lead.leadership.held)
+        assert owning.sources == []
+        await owning.configure("q")
+        await owning.polls(1)
+        owning.clock.now_ms += 120_000
+        await owning.lead.stop()
+        assert len(owning.sources) == 1
+        assert await owning.warned() == {}
+
+
+async def test_a_stop_waits_so_long_and_leaves_behind_what_does_not_stop(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url, patience_s=0.05, stop_within_s=0.05) as owning:
+        owning.next_source = stubborn
+        await owning.configure("q")
+        await owning.polls(1)
+        async with asyncio.timeout(10):
+            await owning.lead.stop()
+        assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, ""), "others wait for it"
+
+
+async def test_what_cannot_be_handed_back_at_the_end_is_a_warning_and_keeps_nothing_else(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q", pools=("A", "B"))
+        await owning.polls(1)
+        source = owning.sources[0]
+        source.answers.put_nowait([received(f"{pool}{i}", pool=pool) for pool in "AB" for i in range(3)])
+        await owning.polls(2)
+        refused = iter(["its broker is away", ""])
+        nack = source.nack
+
+        async def first_refused(held):  # type: ignore[no-untyped-def]
+            source.cannot_nack = next(refused)
+            return await nack(held)
+
+        source.nack = first_refused  # type: ignore[method-assign]
+        await owning.lead.stop()
+        assert source.nacked == ["B0", "B1", "B2"]
+        assert await owning.warned() == {("SHUTDOWN_CLEANUP_ERRORS", "WARN"): 1}
