@@ -15,6 +15,7 @@ from fleet import config, failpoint, settings
 from fleet.cli.main import fleet
 from fleet.message import Message
 from fleet.state import keys, scripts
+from tests.conformance.table import promised
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -243,3 +244,8 @@ def test_everything_that_deploy_holds_is_described() -> None:
     pages = "".join(text(page) for page in OURS)
     for file in (ROOT / "deploy").iterdir():
         assert f"deploy/{file.name}" in pages or file.suffix == ".target", file.name
+
+
+def test_the_table_of_the_sources_is_the_one_that_their_suite_prints() -> None:
+    """Made by `python -m tests.conformance.table`; a fact that fails turns the suite red."""
+    assert promised() in text("docs/sources.md")
