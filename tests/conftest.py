@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.nats_server import NatsServer, running_nats
 from tests.servers import (
     RedisCluster,
     RedisServer,
@@ -46,6 +47,13 @@ def redis_cluster(_one_redis_cluster: RedisCluster) -> RedisCluster:
 def sink() -> Iterator[Sink]:
     """An endpoint that acks everything."""
     with running_sink() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A real JetStream; each test makes streams of its own. One that stops or kills a server starts its own."""
+    with running_nats(tmp_path_factory.mktemp("nats")) as server:
         yield server
 
 

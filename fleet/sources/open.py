@@ -48,8 +48,32 @@ def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
     return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {"sqlite": _sqlite_source}
-_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {"sqlite": _sqlite_publisher}
+# The adapters of other queues are imported when one is first opened: their libraries take a fifth of a second and
+# memory, of each command and each process that has no such queue.
+
+
+def _nats_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, around: Surroundings) -> Source:
+    from fleet.sources.nats import NatsSource
+    from fleet.sources.nats_address import parse_address as parse_nats
+
+    return NatsSource(name=queue_name, address=parse_nats(uri), visibility_ms=visibility_ms, clock=around.clock)
+
+
+def _nats_publisher(uri: str, _around: Surroundings) -> Publisher:
+    from fleet.sources.nats_address import parse_address as parse_nats
+    from fleet.sources.nats_publisher import NatsPublisher
+
+    return NatsPublisher(address=parse_nats(uri))
+
+
+_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
+    "nats": _nats_source,
+    "sqlite": _sqlite_source,
+}
+_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
+    "nats": _nats_publisher,
+    "sqlite": _sqlite_publisher,
+}
 
 
 def _adapter(adapters: dict[str, T], uri: str) -> T:

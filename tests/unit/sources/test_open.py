@@ -18,7 +18,7 @@ def test_the_scheme_is_read_in_any_case() -> None:
 @pytest.mark.parametrize("uri", ["kafka://user:secret@host/topic", "q.db", ""])
 def test_an_unknown_scheme_names_the_known_ones_and_tells_no_password(uri: str) -> None:
     for attempt in (lambda: open_source("q", uri, 1000), lambda: open_publisher(uri)):
-        with pytest.raises(InvalidConfig, match="known schemes: sqlite") as caught:
+        with pytest.raises(InvalidConfig, match="known schemes: nats, sqlite") as caught:
             attempt()
         assert "secret" not in str(caught.value)
 
