@@ -21,7 +21,7 @@ from fleet.sources.nats_address import NatsAddress
 from fleet.sources.nats_consumer import Found, look, prepare
 from fleet.sources.nats_delivery import ACK_PREFIX, Floors, Incarnation, Marks, group_of, like, read_marks, read_time_ns
 from fleet.sources.nats_line import NO_RESPONDERS, ApiError, NatsLine, is_no_responders
-from fleet.sources.nats_pull import LOST, Ask, Puller
+from fleet.sources.nats_pull import LOST, SILENT, Ask, Puller
 
 log = logging.getLogger("fleet.sources")
 
@@ -156,7 +156,7 @@ class NatsSource:
         pattern = self._puller.last.message.reply if self._puller.last else self._first_subject()
         subjects = [like(pattern, stream_seq=seq, consumer_seq=consumer_seq) for seq in lost]
         await self._show_again([one.message.reply for one in self._puller.buffer] + subjects)
-        self._puller.begin(max(self._puller.newest_seq, delivered_seq))
+        self._puller.begin(delivered_seq)
 
     def _first_subject(self) -> str:
         return f"{ACK_PREFIX}{self._address.stream}.{self._address.consumer}.1.0.0.0.0"
@@ -177,6 +177,8 @@ class NatsSource:
         if ask.status == LOST:
             raise self._line.away("the connection is broken")
         self._prepared_at = 0
+        if ask.status == SILENT:  # no consumer there, or no server: preparing again shows
+            return False
         if tried or (ask.status != NO_RESPONDERS and "deleted" not in ask.words.lower()):
             raise self._line.away(f"consumer {self._address.consumer}: {ask.words or 'it does not answer'}")
         return True
@@ -231,10 +233,10 @@ class NatsSource:
                 results[place] = word == ACK and self._floors.is_acked(marks)
             else:
                 sent.append((place, marks, subject, word))
-        answers = await self._line.exchange([(subject, word, None) for _, _, subject, word in sent])
+        answers = await self._line.ask([(subject, word, None) for _, _, subject, word in sent])
         for (place, marks, _, word), answer in zip(sent, answers, strict=True):
-            # Nobody listens: the consumer is gone, and with it what this handle was good for.
-            results[place] = not is_no_responders(answer)
+            # No answer, or nobody there to give one: the consumer is gone, or does not know of this delivery any more.
+            results[place] = answer is not None and not is_no_responders(answer)
             if word == ACK and results[place]:
                 self._floors.acked(marks)
             elif results[place] and not extends:

@@ -39,8 +39,7 @@ async def look(line: NatsLine) -> Found:
         if error.code != _NOT_FOUND:
             raise line.away(f"consumer {address.consumer}: {error}") from error
         consumer = None
-    created = read_time_ns(consumer["created"]) if consumer else 0
-    return Found(Incarnation(read_time_ns(stream["created"]), created), stream, consumer)
+    return Found(Incarnation(read_time_ns(stream["created"])), stream, consumer)
 
 
 async def stream_of(line: NatsLine) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What JetStream writes on a delivery, and what Fleet reads there: pure.
 
-A handle is the subject that acks a delivery, and when its consumer was created. The subject alone would not do: it has
-nothing but names and numbers, and in a stream or a consumer that was deleted and made again the same ones come again,
-for other messages.
+A handle is the subject that acks a delivery, and when its stream was created. The subject alone would not do: it has
+nothing but names and numbers, and in a stream that was deleted and made again they come again, for other messages. (A
+consumer that was made again is no matter: the number in the stream says which message is acked.)
 """
 
 from __future__ import annotations
@@ -52,21 +52,20 @@ def like(subject: str, *, stream_seq: int, consumer_seq: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """When the stream and its consumer were created, in ns: names may come again, these do not."""
+    """When the stream was created, in ns: its name and its numbers may come again, this does not."""
 
     stream_ns: int
-    consumer_ns: int
 
     def broker_id(self, stream_seq: int) -> str:
         return f"{self.stream_ns}-{stream_seq}"
 
     def handle(self, ack_subject: str) -> str:
-        return f"{ack_subject}@{self.consumer_ns}"
+        return f"{ack_subject}@{self.stream_ns}"
 
     def subject(self, handle: str) -> str | None:
         """What to send an ack to; None where the handle is of another incarnation, or is none."""
         subject, at, created = handle.rpartition("@")
-        return subject if at and created == str(self.consumer_ns) else None
+        return subject if at and created == str(self.stream_ns) else None
 
 
 def group_of(headers: Mapping[str, str] | None, subject: str, group_token: int) -> str | None:

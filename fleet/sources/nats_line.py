@@ -1,7 +1,8 @@
-"""One connection to a NATS server: it comes back by itself, and who calls meanwhile hears so at once.
+"""One connection to a NATS server. When it breaks, whoever waits hears so at once, and the next call makes another.
 
-nats-py reconnects and subscribes again. What it would do beside that is kept from it: it would buffer what is sent
-while the server is away, print tracebacks, and break its reader when a `flush` is given up (so none is used).
+nats-py could reconnect by itself, and is not let: it would keep what is sent meanwhile and send it later, when nobody
+waits for it any more, and leave a socket open for each attempt that fails after TCP's part. Nor is its `flush` used,
+which breaks its reader when it is given up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ log = logging.getLogger("fleet.sources")
 ANSWER_S = 3.0
 """How long a call waits for the server. Who calls tries again, later and later."""
 _CONNECT_S = 2.0
-_RECONNECT_EVERY_S = 0.25
 _CLOSE_S = 0.4
 _PING_EVERY_S = 10
 _AT_ONCE = 1000
@@ -67,8 +67,7 @@ class NatsLine:
         """Rises with each connection: what was prepared on an earlier one may be different now."""
         self._on_lost = on_lost
         self._client: Client | None = None
-        self._connecting = asyncio.Lock()
-        self._closing = False
+        self._connecting: asyncio.Task[Client] | None = None
         self._inbox = ""
         self._rounds: dict[str, _Round] = {}
         self._next_round = 0
@@ -79,16 +78,19 @@ class NatsLine:
         return self._client.max_payload if self._client else 1 << 20
 
     async def client(self) -> Client:
-        """Connected; opens a connection where there is none, but does not wait for a broken one to come back."""
+        """The one that is connected; one attempt to make it where there is none, for all who ask meanwhile."""
         client = self._client
-        if client is None or client.is_closed:
-            async with self._connecting:
-                client = self._client
-                if client is None or client.is_closed:
-                    client = await self._connect()
-        if not client.is_connected:
-            raise self.away("the connection is broken")
-        return client
+        if client is not None and client.is_connected:
+            return client
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._on_connecting_done)
+        return await asyncio.shield(self._connecting)
+
+    def _on_connecting_done(self, connecting: asyncio.Task[Client]) -> None:
+        self._connecting = None
+        if not connecting.cancelled():
+            connecting.exception()  # whoever asked is told; if nobody does by now, nothing is to be printed
 
     def away(self, why: str) -> SourceUnavailable:
         return SourceUnavailable(f"NATS at {self.address.server}: {why}")
@@ -119,12 +121,19 @@ class NatsLine:
 
     async def exchange(self, messages: Sequence[Sent]) -> list[Msg]:
         """Send each in order and wait for the answer to each. Raises `SourceUnavailable` if one is missing."""
-        answers: list[Msg] = []
+        return [answer for answer in await self._all(messages, is_whole=True) if answer is not None]
+
+    async def ask(self, messages: Sequence[Sent]) -> list[Msg | None]:
+        """The same, with None where the server is there and does not answer that one."""
+        return await self._all(messages, is_whole=False)
+
+    async def _all(self, messages: Sequence[Sent], *, is_whole: bool) -> list[Msg | None]:
+        answers: list[Msg | None] = []
         for some in _shares(messages):
-            answers += await self._exchange(some)
+            answers += await self._exchange(some, is_whole=is_whole)
         return answers
 
-    async def _exchange(self, messages: Sequence[Sent]) -> list[Msg]:
+    async def _exchange(self, messages: Sequence[Sent], *, is_whole: bool) -> list[Msg | None]:
         client = await self.client()
         self._next_round += 1
         name = str(self._next_round)
@@ -136,32 +145,46 @@ class NatsLine:
                     await client.publish(subject, payload, reply=f"{prefix}{number}", headers=headers)
                 return await this.answers
         except TimeoutError:
-            await self.doubt()
+            if not is_whole and (this.has_any or await self._is_there()):
+                return this.got
+            await self._doubt()
             raise self.away(f"no answer within {ANSWER_S:g} s") from None
         except (nats.errors.Error, OSError) as error:
             raise self.away(_line(error)) from error
         finally:
             del self._rounds[name]
 
-    async def doubt(self) -> None:
+    async def _is_there(self) -> bool:
+        with suppress(SourceUnavailable, ApiError):
+            await self.api(f"STREAM.INFO.{self.address.stream}")
+            return True
+        return False
+
+    async def _doubt(self) -> None:
         """The server owed us an answer: it may be gone without a word. A new connection shows."""
-        if self._client is not None and self._client.is_connected:
-            with suppress(nats.errors.Error, OSError):
-                await self._client.force_reconnect()
+        client, self._client = self._client, None
+        self._lose()
+        if client is not None:
+            await _close(client)
 
     async def close(self) -> None:
-        self._closing = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
         client, self._client = self._client, None
         self._lose()
         if client is not None:
             await _close(client)
 
     async def _connect(self) -> Client:
-        self._closing = False
         client = Client()
         address = self.address
+
+        async def on_closed() -> None:
+            self._on_closed(client)
+
         first_error = self._first_error = asyncio.get_running_loop().create_future()
-        # Our own end to it: told to come back for ever, it would also try for ever to come here the first time.
+        # The first error ends it: the library itself would go on trying for some while.
         connecting = asyncio.create_task(
             client.connect(
                 f"nats://{address.server}",
@@ -170,12 +193,11 @@ class NatsLine:
                 token=address.token or None,
                 name="fleet",
                 connect_timeout=int(_CONNECT_S),
-                reconnect_time_wait=_RECONNECT_EVERY_S,  # type: ignore[arg-type]  # it takes any number
-                max_reconnect_attempts=-1,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
                 ping_interval=_PING_EVERY_S,
                 error_cb=self._on_error,
-                disconnected_cb=self._on_disconnected,
-                reconnected_cb=self._on_reconnected,
+                closed_cb=on_closed,
             )
         )
         try:
@@ -195,6 +217,8 @@ class NatsLine:
             raise
         finally:
             self._first_error = None
+        if self.generation:
+            log.info("NATS at %s: connected again", address.server)
         self._client = client
         self.generation += 1
         return client
@@ -209,14 +233,11 @@ class NatsLine:
             self._first_error.set_result(error)
         log.debug("NATS at %s: %s", self.address.server, _line(error))
 
-    async def _on_disconnected(self) -> None:
-        if not self._closing and self._client is not None:
+    def _on_closed(self, client: Client) -> None:
+        if client is self._client:  # and not one that we closed ourselves
             log.warning("NATS at %s: the connection broke", self.address.server)
+            self._client = None
             self._lose()
-
-    async def _on_reconnected(self) -> None:
-        self.generation += 1
-        log.info("NATS at %s: connected again", self.address.server)
 
     def _lose(self) -> None:
         for this in self._rounds.values():
@@ -229,19 +250,23 @@ class _Round:
     """Questions that were sent together, and their answers in the same places."""
 
     def __init__(self, count: int) -> None:
-        self.answers: asyncio.Future[list[Msg]] = asyncio.get_running_loop().create_future()
+        self.answers: asyncio.Future[list[Msg | None]] = asyncio.get_running_loop().create_future()
         self._missing = count
-        self._got: list[Msg | None] = [None] * count
+        self.got: list[Msg | None] = [None] * count
         if not count:
             self.answers.set_result([])
 
     def take(self, number: int, msg: Msg) -> None:
-        if self._got[number] is not None:
+        if self.got[number] is not None:
             return
-        self._got[number] = msg
+        self.got[number] = msg
         self._missing -= 1
         if not self._missing and not self.answers.done():
-            self.answers.set_result([one for one in self._got if one is not None])
+            self.answers.set_result(self.got)
+
+    @property
+    def has_any(self) -> bool:
+        return self._missing < len(self.got)
 
     def lose(self, error: SourceUnavailable) -> None:
         if not self.answers.done():

@@ -22,12 +22,14 @@ from nats.aio.subscription import Subscription
 from fleet.sources.nats_delivery import ACK_PREFIX, Marks, read_marks
 from fleet.sources.nats_line import NatsLine, status_of
 
-GRACE_S = 2.0
-"""How much later than due the server may say that a request is over."""
+SILENCE_S = 1.2
+"""How long the server may say nothing of a request: three of its heartbeats, or after it is due to be over."""
+_HEARTBEAT_S = 0.4
 _MOST_BYTES = 16 << 20
 """Of one request: the server cuts the line of a client that it has more than 64 MB for."""
 _HEARTBEAT = "100"
 LOST = "lost"
+SILENT = "silent"
 
 
 @dataclass(slots=True)
@@ -44,10 +46,12 @@ class Ask:
     number: int
     left: int
     expires_s: float
+    heard_s: float
     over: asyncio.Event = field(default_factory=asyncio.Event)
     status: str = ""
     words: str = ""
     is_waited_for: bool = True
+    has_heartbeat: bool = False
 
     def end(self, status: str = "", words: str = "") -> None:
         if not self.over.is_set():
@@ -84,17 +88,25 @@ class Puller:
         until_s = max(until_s, asyncio.get_running_loop().time())
         ask = self._unattended(until_s) or await self._ask(want, until_s)
         ask.is_waited_for = True
-        ours = ask.expires_s <= until_s
         try:
-            async with asyncio.timeout_at(ask.expires_s + GRACE_S if ours else until_s):
-                await ask.over.wait()
-        except TimeoutError:
-            if ours:
-                ask.end(LOST)
-                await self._line.doubt()
+            await self._wait(ask, until_s)
         finally:
             ask.is_waited_for = False
         return ask
+
+    async def _wait(self, ask: Ask, until_s: float) -> None:
+        now = asyncio.get_running_loop().time
+        while not ask.over.is_set():
+            silent_s = (ask.heard_s if ask.has_heartbeat else ask.expires_s) + SILENCE_S
+            if now() >= silent_s:
+                # A request to a consumer that is not there is answered by nobody, not even by "no responders".
+                ask.end(SILENT)
+                return
+            if now() >= until_s < ask.expires_s:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(min(silent_s, until_s) if until_s < ask.expires_s else silent_s):
+                    await ask.over.wait()
 
     def begin(self, newest_seq: int) -> None:
         """With nothing in hand, behind what was shown so far."""
@@ -130,12 +142,15 @@ class Puller:
         lane = await self._lane()
         wait_s = until_s - asyncio.get_running_loop().time()
         self._next_ask += 1
-        ask = lane.ask = Ask(number=self._next_ask, left=want, expires_s=until_s)
+        ask = lane.ask = Ask(number=self._next_ask, left=want, expires_s=until_s, heard_s=until_s - wait_s)
         # A message that is larger than that by itself must still come.
         most_bytes = max(_MOST_BYTES, 2 * self._line.max_payload_bytes)
         request = {"batch": want, "no_wait": True, "max_bytes": most_bytes}
         if wait_s > 0:
             request["expires"] = max(1_000_000, int(wait_s * 1e9))
+        if wait_s >= 2 * _HEARTBEAT_S:
+            request["idle_heartbeat"] = int(_HEARTBEAT_S * 1e9)
+            ask.has_heartbeat = True
         try:
             await self._line.send(self._subject, json.dumps(request).encode(), reply=f"{lane.inbox}.{ask.number}")
         except Exception:
@@ -164,6 +179,8 @@ class Puller:
 
     def _take(self, lane: _Lane, msg: Msg) -> None:
         ask = lane.ask
+        if ask is not None:
+            ask.heard_s = asyncio.get_running_loop().time()
         if not msg.reply.startswith(ACK_PREFIX):
             status, words = status_of(msg)
             if ask is not None and status != _HEARTBEAT and msg.subject.endswith(f".{ask.number}"):
