@@ -15,6 +15,7 @@ import pytest
 
 from fleet.errors import FleetError, InvalidConfig, SourceUnavailable
 from fleet.sources.base import Held, Outgoing, Publisher, Received, Source
+from fleet.sources.nats_pull import SILENCE_S
 from fleet.sources.open import open_publisher, open_source
 from tests.nats_server import NatsServer, running_nats
 from tests.proxy import proxied
@@ -101,6 +102,17 @@ async def test_a_poll_that_waits_gives_up_in_time_and_takes_nothing_later(
     assert 0.25 < time.monotonic() - began < 1.5
     await place.send(uri, range(3))
     assert numbers_of(await other.poll(10, SOON_MS)) == [0, 1, 2]
+
+
+async def test_a_poll_may_wait_for_longer_than_the_server_may_be_silent(place: Place, nats_server: NatsServer) -> None:
+    uri = nats_server.uri(nats_server.new_stream())
+    source = await place.source(uri)
+    poll = asyncio.create_task(source.poll(10, SOON_MS))
+    assert await asyncio.wait([poll], timeout=2 * SILENCE_S) == (set(), {poll})
+    await place.send(uri, range(2))
+    began = time.monotonic()
+    assert numbers_of(await poll) == [0, 1]
+    assert time.monotonic() - began < 0.5
 
 
 async def test_polls_that_are_cancelled_under_load_lose_nothing(place: Place, nats_server: NatsServer) -> None:
@@ -325,6 +337,26 @@ async def test_a_consumer_that_is_deleted_while_we_wait_is_made_again(place: Pla
     nats_server.api(f"CONSUMER.DELETE.{stream}.fleet")
     await place.send(uri, range(2))
     assert numbers_of(await poll) == [0, 1]
+
+
+async def test_a_handle_of_a_consumer_that_is_gone_is_answered_and_its_message_comes_again(
+    place: Place, nats_server: NatsServer
+) -> None:
+    stream = nats_server.new_stream()
+    uri = nats_server.uri(stream)
+    source = await place.source(uri)
+    await place.send(uri, range(1))
+    (received,) = await source.poll(10, SOON_MS)
+    nats_server.api(f"CONSUMER.DELETE.{stream}.fleet")
+    began = time.monotonic()
+    assert await source.ack(held([received])) == [False]
+    assert time.monotonic() - began < 4
+    async with asyncio.timeout(10):
+        while not (again := await source.poll(10, 1000)):
+            pass
+    assert [one.broker_id for one in again] == [received.broker_id]
+    assert await source.ack(held([received])) == [True]  # the same message, whatever became of the consumer
+    assert (await source.depth()).invisible == 0
 
 
 # Publishing and groups ------------------------------------------------------------------------------------
