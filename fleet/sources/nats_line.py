@@ -85,7 +85,13 @@ class NatsLine:
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._on_connecting_done)
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if connecting.cancelled():  # by our close; it is not the caller who was cancelled
+                raise self.away("the connection is closed") from None
+            raise
 
     def _on_connecting_done(self, connecting: asyncio.Task[Client]) -> None:
         self._connecting = None
@@ -98,7 +104,10 @@ class NatsLine:
     async def subscribe(self, subject: str, on_message: Callable[[Msg], Awaitable[None]]) -> Subscription:
         # Without limits of its own: it would drop what it cannot take. What may come is bounded by what is asked for.
         client = await self.client()
-        return await client.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
+        try:
+            return await client.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
+        except (nats.errors.Error, OSError) as error:
+            raise self.away(_line(error)) from error
 
     async def send(self, subject: str, payload: bytes, *, reply: str) -> None:
         client = await self.client()
@@ -210,10 +219,12 @@ class NatsLine:
             await client.subscribe(
                 f"{self._inbox}.*.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
             )
-        except BaseException:
+        except BaseException as error:
             connecting.cancel()
             await asyncio.wait({connecting})
             await _close(client)
+            if isinstance(error, nats.errors.Error | OSError):
+                raise self.away(_line(error)) from error
             raise
         finally:
             self._first_error = None

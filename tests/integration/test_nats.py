@@ -606,6 +606,18 @@ async def test_who_does_not_speak_nats_is_an_error_within_seconds(place: Place) 
         await place.source(f"nats://127.0.0.1:{port}/S/C")
 
 
+async def test_closing_ends_an_attempt_to_connect_and_who_waits_for_it_hears_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        source = open_source("q", f"nats://127.0.0.1:{deaf.getsockname()[1]}/S/C", LONG_MS)
+        opening = asyncio.create_task(source.depth())
+        assert await asyncio.wait([opening], timeout=0.1) == (set(), {opening})
+        began = time.monotonic()
+        await source.close()
+        assert time.monotonic() - began < 1
+        with pytest.raises(SourceUnavailable):
+            await opening
+
+
 # A line that breaks in the middle of what the server sends --------------------------------------------------
 
 
