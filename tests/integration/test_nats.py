@@ -495,8 +495,9 @@ async def test_a_server_that_was_killed_and_is_back_loses_nothing(place: Place, 
             assert time.monotonic() - began < 6
     with running_nats(tmp_path, port=port):
         await _until_it_answers(source)
-        assert await source.ack(held(out)) == [True] * 100
-        seen += numbers_of(out)
+        # What the server had not written down of its last moment, it will not know to ack: that is shown again.
+        acked = await source.ack(held(out))
+        seen += [int(one.body) for one, ok in zip(out, acked, strict=True) if ok]
         await drained(source, seen, count)
         assert await publisher.publish([Outgoing(id="after", body=b"9999")]) == [None]
         await drained(source, seen, count + 1)
