@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.moto_server import MotoServer, aws_settings, running_moto
+from tests.nats_server import NatsServer, running_nats
 from tests.servers import (
     RedisCluster,
     RedisServer,
@@ -54,6 +55,13 @@ def sink() -> Iterator[Sink]:
 def moto_server() -> Iterator[MotoServer]:
     """AWS's SQS as moto knows it. Each test makes queues of its own."""
     with aws_settings(), running_moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A real JetStream; each test makes streams of its own. One that stops or kills a server starts its own."""
+    with running_nats(tmp_path_factory.mktemp("nats")) as server:
         yield server
 
 

@@ -1,19 +1,16 @@
-"""From a queue's URI to the adapter that drives it. A new kind of queue is a line in each table here."""
+"""From a queue's URI to the adapter that drives it. A new kind of queue is a line in the table here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol
 
 from fleet.errors import InvalidConfig
+from fleet.sources import activemq_address, nats_address, own, sqlite_file, sqs_address
 from fleet.sources.base import Publisher, Source, Surroundings
-from fleet.sources.own import OwnPublisher, OwnSource, name_of
 from fleet.sources.sqlite import SqliteSource
-from fleet.sources.sqlite_file import parse_address
 from fleet.sources.sqlite_publisher import SqlitePublisher
-from fleet.sources.sqs_address import parse_address as parse_sqs_address
-
-T = TypeVar("T")
 
 _around = Surroundings()
 
@@ -30,81 +27,140 @@ class OpenSource(Protocol):
     def __call__(self, queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1) -> Source: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a source is opened with."""
+
+    name: str
+    uri: str
+    visibility_ms: int
+    connections: int
+    around: Surroundings
+
+
 def open_source(
     queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1, around: Surroundings | None = None
 ) -> Source:
     """The source for a queue, not connected yet. `queue_name` is what the rest of Fleet calls it."""
     if visibility_ms < 1:
         raise InvalidConfig(f"visibility timeout of queue {queue_name} must be at least 1 ms")
-    return _adapter(_SOURCES, uri)(queue_name, uri, visibility_ms, connections, around or _around)
+    asked = Asked(
+        name=queue_name, uri=uri, visibility_ms=visibility_ms, connections=connections, around=around or _around
+    )
+    return _adapter(uri).source(asked)
 
 
 def open_publisher(uri: str, *, around: Surroundings | None = None) -> Publisher:
     """The publisher for a queue, not connected yet."""
-    return _adapter(_PUBLISHERS, uri)(uri, around or _around)
+    return _adapter(uri).publisher(uri, around or _around)
 
 
-def _sqlite_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, around: Surroundings) -> Source:
-    address = parse_address(uri)
+def _sqlite_source(asked: Asked) -> Source:
+    address = sqlite_file.parse_address(asked.uri)
     return SqliteSource(
-        name=queue_name, path=address.path, queue=address.queue, visibility_ms=visibility_ms, clock=around.clock
+        name=asked.name,
+        path=address.path,
+        queue=address.queue,
+        visibility_ms=asked.visibility_ms,
+        clock=asked.around.clock,
     )
 
 
 def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
-    address = parse_address(uri)
+    address = sqlite_file.parse_address(uri)
     return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-def _own_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, around: Surroundings) -> Source:
-    return OwnSource(name=queue_name, queue=name_of(uri), visibility_ms=visibility_ms, redis_url=around.redis_url)
+def _own_source(asked: Asked) -> Source:
+    return own.OwnSource(
+        name=asked.name,
+        queue=own.name_of(asked.uri),
+        visibility_ms=asked.visibility_ms,
+        redis_url=asked.around.redis_url,
+    )
 
 
 def _own_publisher(uri: str, around: Surroundings) -> Publisher:
-    return OwnPublisher(queue=name_of(uri), redis_url=around.redis_url)
+    return own.OwnPublisher(queue=own.name_of(uri), redis_url=around.redis_url)
 
 
-def _sqs_source(queue_name: str, uri: str, visibility_ms: int, connections: int, around: Surroundings) -> Source:
-    # boto3 takes longer to import than the rest of us together, and `fleet --help` needs none of it.
+# The adapters of remote queues are imported when one is first opened: their libraries take up to half a second, of
+# each command and each process that has no such queue.
+
+
+def _sqs_source(asked: Asked) -> Source:
     from fleet.sources.sqs import SqsSource
 
     return SqsSource(
-        name=queue_name,
-        address=parse_sqs_address(uri),
-        visibility_ms=visibility_ms,
-        connections=connections,
-        clock=around.clock,
-        endpoint=around.sqs_endpoint,
+        name=asked.name,
+        address=sqs_address.parse_address(asked.uri),
+        visibility_ms=asked.visibility_ms,
+        connections=asked.connections,
+        clock=asked.around.clock,
+        endpoint=asked.around.sqs_endpoint,
     )
 
 
 def _sqs_publisher(uri: str, around: Surroundings) -> Publisher:
-    from fleet.sources.sqs_publisher import SqsPublisher  # as above
+    from fleet.sources.sqs_publisher import SqsPublisher
 
-    return SqsPublisher(address=parse_sqs_address(uri), endpoint=around.sqs_endpoint)
+    return SqsPublisher(address=sqs_address.parse_address(uri), endpoint=around.sqs_endpoint)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
-    "fleet": _own_source,
-    "http": _sqs_source,
-    "https": _sqs_source,
-    "sqlite": _sqlite_source,
-    "sqs": _sqs_source,
+def _nats_source(asked: Asked) -> Source:
+    from fleet.sources.nats import NatsSource
+
+    return NatsSource(
+        name=asked.name,
+        address=nats_address.parse_address(asked.uri),
+        visibility_ms=asked.visibility_ms,
+        clock=asked.around.clock,
+    )
+
+
+def _nats_publisher(uri: str, _around: Surroundings) -> Publisher:
+    from fleet.sources.nats_publisher import NatsPublisher
+
+    return NatsPublisher(address=nats_address.parse_address(uri))
+
+
+def _activemq_source(asked: Asked) -> Source:
+    from fleet.sources.activemq import ActiveMqSource
+
+    return ActiveMqSource(
+        name=asked.name, address=activemq_address.parse_address(asked.uri), visibility_ms=asked.visibility_ms
+    )
+
+
+def _activemq_publisher(uri: str, _around: Surroundings) -> Publisher:
+    from fleet.sources.activemq_publisher import ActiveMqPublisher
+
+    return ActiveMqPublisher(address=activemq_address.parse_address(uri))
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    source: Callable[[Asked], Source]
+    publisher: Callable[[str, Surroundings], Publisher]
+
+
+_SQS = _Adapter(_sqs_source, _sqs_publisher)
+_ADAPTERS = {
+    "fleet": _Adapter(_own_source, _own_publisher),
+    "http": _SQS,
+    "https": _SQS,
+    "nats": _Adapter(_nats_source, _nats_publisher),
+    "sqlite": _Adapter(_sqlite_source, _sqlite_publisher),
+    "sqs": _SQS,
+    "stomp": _Adapter(_activemq_source, _activemq_publisher),
 }
-_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
-    "fleet": _own_publisher,
-    "http": _sqs_publisher,
-    "https": _sqs_publisher,
-    "sqlite": _sqlite_publisher,
-    "sqs": _sqs_publisher,
-}
 
 
-def _adapter(adapters: dict[str, T], uri: str) -> T:
+def _adapter(uri: str) -> _Adapter:
     scheme, colon, _ = uri.partition(":")
-    adapter = adapters.get(scheme.lower()) if colon else None
+    adapter = _ADAPTERS.get(scheme.lower()) if colon else None
     if adapter is None:
         # The rest of the URI may hold a password, and is not repeated.
         asked = f"'{scheme[:32]}'" if colon else "a URI without a scheme"
-        raise InvalidConfig(f"no queue adapter for {asked}; known schemes: {', '.join(sorted(adapters))}")
+        raise InvalidConfig(f"no queue adapter for {asked}; known schemes: {', '.join(sorted(_ADAPTERS))}")
     return adapter

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers import RedisServer
 
@@ -74,6 +75,7 @@ KITS: dict[str, type[Kit]] = {
     "fleet": OwnKit,
     "sqs-fifo": SqsFifoKit,
     "sqs": SqsStandardKit,
+    "nats": NatsKit,
 }
 
 
