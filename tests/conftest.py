@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.servers import (
     RedisCluster,
     RedisServer,
@@ -46,6 +47,13 @@ def redis_cluster(_one_redis_cluster: RedisCluster) -> RedisCluster:
 def sink() -> Iterator[Sink]:
     """An endpoint that acks everything."""
     with running_sink() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def activemq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqServer]:
+    """A real ActiveMQ. Each test takes queues of its own; one that stops or kills a broker starts its own."""
+    with running_activemq(tmp_path_factory.mktemp("activemq")) as server:
         yield server
 
 

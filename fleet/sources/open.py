@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fleet.errors import InvalidConfig
+from fleet.sources import activemq_address
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.sqlite import SqliteSource
 from fleet.sources.sqlite_file import parse_address
@@ -48,8 +49,29 @@ def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
     return SqlitePublisher(path=address.path, queue=address.queue, clock=around.clock)
 
 
-_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {"sqlite": _sqlite_source}
-_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {"sqlite": _sqlite_publisher}
+def _activemq_source(queue_name: str, uri: str, visibility_ms: int, _connections: int, _around: Surroundings) -> Source:
+    address = activemq_address.parse_address(uri)
+    # Not before somebody needs it: stomp.py looks up this machine's name as it is imported, which may take long.
+    from fleet.sources.activemq import ActiveMqSource
+
+    return ActiveMqSource(name=queue_name, address=address, visibility_ms=visibility_ms)
+
+
+def _activemq_publisher(uri: str, _around: Surroundings) -> Publisher:
+    address = activemq_address.parse_address(uri)
+    from fleet.sources.activemq_publisher import ActiveMqPublisher
+
+    return ActiveMqPublisher(address=address)
+
+
+_SOURCES: dict[str, Callable[[str, str, int, int, Surroundings], Source]] = {
+    "sqlite": _sqlite_source,
+    "stomp": _activemq_source,
+}
+_PUBLISHERS: dict[str, Callable[[str, Surroundings], Publisher]] = {
+    "sqlite": _sqlite_publisher,
+    "stomp": _activemq_publisher,
+}
 
 
 def _adapter(adapters: dict[str, T], uri: str) -> T:

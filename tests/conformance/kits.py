@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleet.sources.base import Publisher, Source
 from fleet.sources.open import open_publisher, open_source
+from tests.conformance.kit_activemq import ActiveMqKit
 
 
 class Kit(Protocol):
@@ -49,7 +50,7 @@ class SqliteKit:
         return open_publisher(self.uri)
 
 
-KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit}
+KITS: dict[str, type[Kit]] = {"sqlite": SqliteKit, "activemq": ActiveMqKit}
 
 
 def why_not(kit: type[Kit], fact: str, *, needs_groups: bool) -> str:
