@@ -14,19 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Sequence
 
 from fleet.errors import SourceUnavailable
 from fleet.sources import activemq_frames as frames
 from fleet.sources.activemq_address import Address
 from fleet.sources.activemq_depth import Statistics, look
-from fleet.sources.activemq_session import Delivery, Recent, Session
+from fleet.sources.activemq_session import Delivery, Memory, Session
 from fleet.sources.base import Depth, Held, Received
 from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
 
 log = logging.getLogger("fleet.sources")
 
 _RETRY_FROM_S, _RETRY_TO_S = 0.1, 5.0
+_GATHER_S, _GATHER_MOST_S = 0.005, 0.05
+_ECHO = [frames.Command(name, {"transaction": "echo"}) for name in ("BEGIN", "ABORT")]
+"""A transaction of nothing: the shortest frames that the broker answers."""
+_GONE = "Unexpected ACK"
 _SIGNS_OF_LIFE = 3
 """The broker looks once a heartbeat's time whether one came since its last look: it was seen to take up to 2.4."""
 
@@ -43,11 +48,11 @@ class ActiveMqSource:
         self._address = address
         self._heartbeat_ms = heartbeat_ms
         self._line: StompLine | None = None
-        self._session = Session(done=Recent(), ack_at_once=self._ack_at_once)
+        self._session = Session(memory=Memory(), ack_at_once=self._ack_at_once)
         self._outbox: StompLine | None = None
         self._outbox_lock = asyncio.Lock()
         self._subscribe_lock = asyncio.Lock()
-        self._done = Recent()
+        self._memory = Memory()
         self._statistics = Statistics()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -61,18 +66,17 @@ class ActiveMqSource:
         line, session = self._live()
         if max_messages < 1:
             return []
-        await self._subscribe(line, session)
-        if session.waiting():
+        is_new = await self._subscribe(line, session)
+        if session.waiting() and not is_new:
             return session.take(max_messages)
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while not session.waiting():
-                    await session.arrived.wait()
                     if line.lost.is_set():
                         raise line.unavailable()
-                    if session.waiting():
-                        # The rest of what the broker sends just now is on its way; it is over when it answers.
-                        await self._echo(line)
+                    session.arrived.clear()  # what came may be a copy that is shown to nobody
+                    await session.arrived.wait()
+                await self._gather(line, session, max_messages)
         except TimeoutError:
             pass
         return session.take(max_messages)
@@ -80,7 +84,7 @@ class ActiveMqSource:
     async def ack(self, held: Sequence[Held]) -> list[bool]:
         line, session = self._live()
         await self._delete(line, session, [one.handle for one in held])
-        return [one.handle in session.acked for one in held]
+        return [one.handle in self._memory.acked for one in held]
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
         line, session = self._live()
@@ -132,7 +136,7 @@ class ActiveMqSource:
         return self._line, self._session
 
     async def _connect(self) -> StompLine:
-        session = Session(done=self._done, ack_at_once=self._ack_at_once)
+        session = Session(memory=self._memory, ack_at_once=self._ack_at_once)
         line = StompLine(
             address=self._address,
             on_message=session.add,
@@ -161,22 +165,31 @@ class ActiveMqSource:
             pause_s = _RETRY_FROM_S
             log.info("%s: connected again", self._address)
 
-    async def _subscribe(self, line: StompLine, session: Session) -> None:
+    async def _subscribe(self, line: StompLine, session: Session) -> bool:
         async with self._subscribe_lock:
             if session.is_subscribed:
-                return
-            (answer,) = await line.ask([frames.subscribe(self._address)])
-            if answer is None:
+                return False
+            # With a receipt the broker would send the first message at once, and open the window for the rest later.
+            line.tell([frames.subscribe(self._address)])
+            answers = await line.ask(_ECHO)
+            if None in answers:
                 raise line.unavailable()
-            if answer:
-                raise SourceUnavailable(f"{self._address}: {answer}")
+            if refused := next(filter(None, answers), ""):
+                raise SourceUnavailable(f"{self._address}: {refused}")
             session.is_subscribed = True
+            return True
 
-    async def _echo(self, line: StompLine) -> None:
-        """A transaction of nothing: the shortest frames that the broker answers."""
-        await line.ask(
-            [frames.Command("BEGIN", {"transaction": "echo"}), frames.Command("ABORT", {"transaction": "echo"})]
-        )
+    async def _gather(self, line: StompLine, session: Session, most: int) -> None:
+        """What was sent together shall be one batch: the first of it is here, wait for what the broker has in hand.
+
+        It says nowhere that this was all. It is taken as all when a round trip and a moment brought no more.
+        """
+        give_up = time.monotonic() + _GATHER_MOST_S
+        before = 0
+        while before < session.waiting() < most and time.monotonic() < give_up:
+            before = session.waiting()
+            await line.ask(_ECHO)
+            await asyncio.sleep(_GATHER_S)
 
     # Settling --------------------------------------------------------------------------------------
 
@@ -187,20 +200,32 @@ class ActiveMqSource:
     async def _delete(self, line: StompLine, session: Session, handles: Sequence[str]) -> None:
         going = [delivery for handle in handles if (delivery := session.out.pop(handle, None)) is not None]
         ack_ids = [(delivery, ack_id) for delivery in going for ack_id in delivery.ack_ids]
-        answers = await line.ask([frames.ack(ack_id) for _, ack_id in ack_ids])
-        refused = {delivery.handle: answer for (delivery, _), answer in zip(ack_ids, answers, strict=True) if answer}
-        if None in answers:
-            raise line.unavailable()
+        answers = await self._acks(line, [ack_id for _, ack_id in ack_ids])
+        said: dict[str, list[str | None]] = {delivery.handle: [] for delivery in going}
+        for (delivery, _), answer in zip(ack_ids, answers, strict=True):
+            said[delivery.handle].append(answer)
         asked = {ack_id for _, ack_id in ack_ids}
         for delivery in going:
-            if delivery.handle in refused:
+            if None in said[delivery.handle]:
+                continue  # of the lost connection, as all that it was given
+            if refused := next(filter(None, said[delivery.handle]), ""):
                 session.leave(delivery)
-                log.warning("%s: an ack was refused: %s", self._address, refused[delivery.handle])
+                log.warning("%s: an ack was refused: %s", self._address, refused)
                 continue
             session.acknowledged(delivery)
             for ack_id in delivery.ack_ids:
                 if ack_id not in asked:  # a copy that came meanwhile
                     self._ack_at_once(ack_id)
+        if None in answers:
+            raise line.unavailable()
+
+    async def _acks(self, line: StompLine, ack_ids: list[str]) -> list[str | None]:
+        """Whatever the broker does not know any more (its queue was purged) is as good as acked."""
+        acks = [frames.ack(ack_id) for ack_id in ack_ids]
+        answer = await line.ask_last(acks)
+        if not answer:
+            return [answer] * len(acks)
+        return ["" if said and said.startswith(_GONE) else said for said in await line.ask(acks)]
 
     async def _put_off(self, line: StompLine, session: Session, late: list[tuple[Delivery, int]]) -> None:
         for delivery, _ in late:
@@ -220,29 +245,33 @@ class ActiveMqSource:
         try:
             answers = await self._send(copies)
         except BaseException:
-            session.out |= {delivery.handle: delivery for delivery, _ in late}
+            for delivery, _ in late:
+                session.keep(delivery)
             raise
         copied: list[Delivery] = []
         for (delivery, delay_ms), answer in zip(late, answers, strict=True):
             if answer == "":
                 copied.append(delivery)
             elif answer is None:
-                session.out[delivery.handle] = delivery
+                session.keep(delivery)
             else:
                 # It stays ours, then: as late, but with this connection only.
                 log.warning("%s: a copy was refused: %s", self._address, answer)
                 delivery.receive_count += 1
                 session.rest(delivery, delay_ms)
-        session.out |= {delivery.handle: delivery for delivery in copied}
-        await self._delete_copied(line, session, copied)
+        await self._delete_copied(line, copied)
         if None in answers:
             raise SourceUnavailable(f"{self._address}: no answer to a delayed copy")
 
-    async def _delete_copied(self, line: StompLine, session: Session, copied: list[Delivery]) -> None:
+    async def _delete_copied(self, line: StompLine, copied: list[Delivery]) -> None:
         """Ack the originals. They are not `acked` to us: their messages come again."""
-        for delivery in copied:
-            session.out.pop(delivery.handle, None)
-        answers = await line.ask([frames.ack(ack_id) for delivery in copied for ack_id in delivery.ack_ids])
+        answers: list[str | None] = [None]
+        try:
+            answers = await self._acks(line, [ack_id for delivery in copied for ack_id in delivery.ack_ids])
+        finally:
+            if None in answers:
+                for delivery in copied:
+                    self._memory.unsettled.add(delivery.broker_id)
         if None in answers:
             raise line.unavailable()
 

@@ -50,18 +50,28 @@ class Delivery:
         return Received(self.broker_id, self.handle, self.body, self.headers.get(GROUP), self.receive_count)
 
 
-class Session:
-    """One subscription. `done` outlives it: the ids of what was acked and may come once more."""
+class Memory:
+    """What outlives a connection."""
 
-    def __init__(self, *, done: Recent, ack_at_once: Callable[[str], None]) -> None:
+    def __init__(self) -> None:
+        self.acked = Recent()
+        """Handles: said twice is said once, also when the connection was lost before all of a call was answered."""
+        self.unsettled = Recent()
+        """Ids of what earlier connections were given. A broker that was restarted does not call it redelivered."""
+        self.done = Recent()
+        """Ids of what was acked, and may stand in the queue once more: a crash in the middle of a nack leaves two."""
+
+
+class Session:
+    """One subscription."""
+
+    def __init__(self, *, memory: Memory, ack_at_once: Callable[[str], None]) -> None:
         self.is_subscribed = False
         self.out: dict[str, Delivery] = {}
         """What a poll returned and nobody has settled, by handle."""
-        self.acked = Recent()
-        """Handles."""
         self.arrived = asyncio.Event()
         self._mark = secrets.token_hex(6)
-        self._done = done
+        self._memory = memory
         self._ack_at_once = ack_at_once
         self._known: dict[str, Delivery] = {}
         self._fresh: deque[Delivery] = deque()
@@ -78,8 +88,9 @@ class Session:
     def add(self, headers: dict[str, str], body: bytes) -> None:
         """A message came. One id that comes twice is one message: see `copy_of`."""
         broker_id, ack_id = headers.get(ID) or headers["message-id"], headers["ack"]
-        earlier = _number(headers.get(COUNT)) + (headers.get("redelivered") == "true")
-        if earlier and broker_id in self._done:
+        came_before = headers.get("redelivered") == "true" or broker_id in self._memory.unsettled
+        earlier = _number(headers.get(COUNT)) + came_before
+        if earlier and broker_id in self._memory.done:
             self._ack_at_once(ack_id)
             return
         twin = self._known.get(broker_id)
@@ -121,6 +132,7 @@ class Session:
             heapq.heappush(self._returned, delivery)
             self.arrived.set()
 
+        self._known.setdefault(delivery.broker_id, delivery)
         self._resting[delivery.place] = asyncio.get_running_loop().call_later(delay_ms / 1000, wake)
 
     def leave(self, delivery: Delivery) -> None:
@@ -128,17 +140,24 @@ class Session:
         if self._known.get(delivery.broker_id) is delivery:
             del self._known[delivery.broker_id]
 
+    def keep(self, delivery: Delivery) -> None:
+        """It was to be settled, and was not."""
+        self._known.setdefault(delivery.broker_id, delivery)
+        self.out[delivery.handle] = delivery
+
     def acknowledged(self, delivery: Delivery) -> None:
         """The broker has deleted it. One that came more than once may have left a copy behind."""
         self.leave(delivery)
-        self.acked.add(delivery.handle)
+        self._memory.acked.add(delivery.handle)
         if delivery.receive_count > 1:
-            self._done.add(delivery.broker_id)
+            self._memory.done.add(delivery.broker_id)
 
     def end(self) -> None:
         for timer in self._resting.values():
             timer.cancel()
         self._resting.clear()
+        for broker_id in self._known:
+            self._memory.unsettled.add(broker_id)
         self.arrived.set()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import socket
 import time
 from collections import deque
@@ -33,6 +34,7 @@ ANSWER_S = 10.0
 _JOIN_S = 1.0
 _READ_BYTES = 16 * 1024
 """stomp.py moves what is left of a read once per frame, so larger reads make it slower."""
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 # It would tell of every lost connection with a traceback; whoever uses a line says it in one sentence.
 logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
@@ -45,7 +47,7 @@ class _Reader(Transport):  # type: ignore[misc]
     """stomp.py's transport on a socket that is connected already, without its listeners: they cost per frame."""
 
     def __init__(self, line: socket.socket, on_frame: Callable[[Any], None], on_end: Callable[[], None]) -> None:
-        super().__init__([line.getpeername()[:2]], False, False, auto_decode=False, recv_bytes=_READ_BYTES)
+        super().__init__([line.getpeername()[:2]], False, False, auto_decode=False)
         self._line = line
         self._on_frame = on_frame
         self.on_disconnected = on_end
@@ -53,6 +55,13 @@ class _Reader(Transport):  # type: ignore[misc]
 
     def attempt_connection(self) -> None:
         self.socket = self._line
+
+    def receive(self) -> bytes:
+        data = self._line.recv(_READ_BYTES)
+        if _QUICKACK is not None:
+            # The broker holds back a short frame until what it sent before is acknowledged, which takes up to 40 ms.
+            self._line.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        return data
 
     def process_frame(self, frame: Any, _raw: bytes) -> None:
         self._on_frame(frame)
@@ -123,8 +132,10 @@ class StompLine:
                 await self._connected
         except TimeoutError:
             self.drop("no answer")
+        except socket.gaierror as error:
+            self.drop(error.strerror or "no such host")
         except OSError as error:
-            self.drop(error.strerror or type(error).__name__)
+            self.drop(os.strerror(error.errno) if error.errno else str(error))
         except BaseException:
             await self.close()
             raise
@@ -135,13 +146,22 @@ class StompLine:
 
     async def ask(self, commands: Sequence[Command]) -> list[Answer]:
         """Send all at once, and wait until the broker has answered each."""
-        if not commands:
-            return []
+        return await self._ask(commands, len(commands)) if commands else []
+
+    async def ask_last(self, commands: Sequence[Command]) -> Answer:
+        """Send all at once, and wait for the last one's answer. A refusal may be that of any.
+
+        The broker does them in order, and what it answers is on its disk: it writes there once, not for each.
+        """
+        return (await self._ask(commands, 1))[0] if commands else ""
+
+    async def _ask(self, commands: Sequence[Command], wanted: int) -> list[Answer]:
         if not self.is_up:
             raise self.unavailable()
-        asked = _Asked(len(commands), self._loop)
-        frames: list[bytes] = []
-        for index, command in enumerate(commands):
+        asked = _Asked(wanted, self._loop)
+        silent = len(commands) - wanted
+        frames = [command.encoded() for command in commands[:silent]]
+        for index, command in enumerate(commands[silent:]):
             self._receipts += 1
             receipt = str(self._receipts)
             self._asked[receipt] = asked, index
