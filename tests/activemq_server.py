@@ -60,8 +60,9 @@ class ActiveMqServer:
 @contextmanager
 def running_activemq(directory: Path, *, has_plugins: bool = True) -> Iterator[ActiveMqServer]:
     """A broker that keeps its messages in `directory`; without plugins it delays nothing and tells no statistics."""
-    if not _LIB.is_dir():
-        raise ServerFailed("activemq is not installed; scripts/test installs what the tests need")
+    for package, path in {"activemq": _LIB, "libxstream-java": _XSTREAM[0]}.items():
+        if not path.exists():
+            raise ServerFailed(f"{package} is not installed; scripts/test installs what the tests need")
     directory.mkdir(parents=True, exist_ok=True)
     server = ActiveMqServer(directory, free_port(), has_plugins)
     try:

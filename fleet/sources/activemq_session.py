@@ -153,6 +153,10 @@ class Session:
             self._memory.done.add(delivery.broker_id)
 
     def end(self) -> None:
+        """The connection is gone, and what it was given is somebody else's."""
+        self.is_subscribed = False
+        self._fresh.clear()
+        self._returned.clear()
         for timer in self._resting.values():
             timer.cancel()
         self._resting.clear()

@@ -15,7 +15,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -112,7 +112,7 @@ class StompLine:
         self._reader: _Reader | None = None
         self._socket: socket.socket | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fleet-stomp-write")
-        self._writing = 0
+        self._last_write: Future[None] | None = None
         self.lost = asyncio.Event()
         self.why_lost = ""
 
@@ -246,12 +246,8 @@ class StompLine:
         if self.lost.is_set() or self._reader is None:
             return
         self._said_at = time.monotonic()
-        self._writing += 1
-        self._writer.submit(self._reader.send, data).add_done_callback(lambda _: self._written())
-
-    def _written(self) -> None:
-        # A write that failed needs no word here: the reader's thread notices the same.
-        self._writing -= 1
+        # One that fails needs no word here: the reader's thread notices the same.
+        self._last_write = self._writer.submit(self._reader.send, data)
 
     async def _beat(self) -> None:
         """At half the time that was promised. Silence for twice of what the broker promised is the end."""
@@ -263,7 +259,7 @@ class StompLine:
                 now = time.monotonic()
                 if now - self._heard_at > self._silence_s:
                     self.drop("no sign of life")
-                elif now - self._said_at > self._heartbeat_ms / 2000 and not self._writing:
+                elif now - self._said_at > self._heartbeat_ms / 2000 and self._last_write and self._last_write.done():
                     self._write(HEARTBEAT)
 
     # In the reader's thread ------------------------------------------------------------------------
