@@ -215,7 +215,7 @@ async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
     await heir.open()
     try:
         (again,) = await heir.poll(10, SOON_MS)
-        assert await heir.poll(10, 300) == []
+        assert await heir.poll(10, 1500) == []  # the copy comes in this time
         assert await heir.ack(held([again])) == [True]
         await until(heir, EMPTY)
     finally:
@@ -452,6 +452,22 @@ async def test_a_source_closes_at_once_and_leaves_no_thread_also_when_its_broker
         assert left <= threads
     finally:
         mortal.process.resume()
+
+
+async def test_a_source_that_has_nothing_to_say_keeps_its_connection(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "a")
+    source = source_of(uri)
+    await source.open()
+    try:
+        received = await source.poll(10, SOON_MS)
+        assert await source.poll(10, 4 * HEARTBEAT_MS) == []
+        assert await source.extend(held(received), 1) == [True]
+        assert await source.ack(held(received)) == [True]
+    finally:
+        await source.close()
 
 
 async def test_a_broker_that_falls_silent_is_given_up(mortal: ActiveMqServer, queue: str) -> None:
