@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.moto_server import MotoServer, aws_settings, running_moto
 from tests.nats_server import NatsServer, running_nats
 from tests.servers import (
@@ -62,6 +63,13 @@ def moto_server() -> Iterator[MotoServer]:
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """A real JetStream; each test makes streams of its own. One that stops or kills a server starts its own."""
     with running_nats(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def activemq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqServer]:
+    """A real ActiveMQ. Each test takes queues of its own; one that stops or kills a broker starts its own."""
+    with running_activemq(tmp_path_factory.mktemp("activemq")) as server:
         yield server
 
 

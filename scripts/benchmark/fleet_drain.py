@@ -14,7 +14,7 @@ from benchmark.fill import depth_of, fill_pool, fill_queue, on_redis
 from benchmark.ground import Ground
 from benchmark.house import POOL, Crew, House, house
 from benchmark.limits import serial_loop
-from benchmark.origins import Origin, embedded, own
+from benchmark.origins import Origin, embedded
 from benchmark.profiler import Profiler
 from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
 from fleet.sources.base import Surroundings
@@ -240,11 +240,5 @@ SCENARIOS = (
     ),
     FromPool(workers=1, name="pool-1", title="Fleet, from a pool (1 worker)"),
     WholePath(),
-    WholePath(
-        name="path-own",
-        title="Fleet, whole path from a queue of our own in Redis",
-        origin=own,
-        budgets=(Budget(of=WHOLE_PATH, at_least=1.0),),
-    ),
     OneGroup(),
 )

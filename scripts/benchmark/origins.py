@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from benchmark import child
 from benchmark.house import QUEUE, House
+from benchmark.servers import await_ready, free_port
 from fleet.sources.base import Surroundings
+from tests.activemq_server import running_activemq
+from tests.nats_server import running_nats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +36,57 @@ def embedded(home: House) -> Iterator[Origin]:
 @contextmanager
 def own(home: House) -> Iterator[Origin]:
     yield Origin(uri=f"fleet://{QUEUE}", around=Surroundings(redis_url=home.server.url))
+
+
+@contextmanager
+def sqs(home: House) -> Iterator[Origin]:
+    """An SQS that answers from memory; boto3 alone drains the same one beside it (`bare_sqs.py`)."""
+    with sqs_responder(home.folder) as (url, pid):
+        yield Origin(uri=url, environment=CREDENTIALS, pids={"responder": pid})
+
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@contextmanager
+def sqs_responder(folder: Path) -> Iterator[tuple[str, int]]:
+    """The URL of its queue, and its process."""
+    port = free_port()
+    # We publish to it ourselves, by boto3's own chain of credentials.
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    try:
+        command = [sys.executable, "-P", "-m", "tests.fast_sqs", str(port)]
+        with child.running(command, log=folder / "responder.log") as process:
+            await_ready(process, lambda: _accepts(port), "the SQS responder", folder / "responder.log")
+            yield f"http://127.0.0.1:{port}/000000000000/{QUEUE}", process.pid
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def nats(home: House) -> Iterator[Origin]:
+    folder = home.folder / "nats"
+    folder.mkdir()
+    with running_nats(folder) as server:
+        server.add_stream("BENCH")
+        yield Origin(uri=server.uri("BENCH"), pids={"nats": server.server.pid})
+
+
+@contextmanager
+def activemq(home: House) -> Iterator[Origin]:
+    with running_activemq(home.folder / "activemq") as server:
+        yield Origin(uri=f"{server.uri(QUEUE)}?prefetch=30000", pids={"activemq": server.process.pid})

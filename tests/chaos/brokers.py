@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.activemq_server import running_activemq
 from tests.moto_server import aws_settings, running_moto
+from tests.nats_server import running_nats
 from tests.proxy import Proxy, proxied
 
 
@@ -51,15 +53,39 @@ def sqs_standard(_directory: Path) -> Iterator[Broker]:
         yield broker
 
 
+@contextmanager
+def nats(directory: Path) -> Iterator[Broker]:
+    folder = directory / "nats"
+    folder.mkdir()
+    with ExitStack() as stack:
+        server = stack.enter_context(running_nats(folder))
+        line = stack.enter_context(proxied(server.port))
+        stream = server.new_stream()
+
+        def restart() -> None:
+            server.server.kill()
+            stack.enter_context(running_nats(folder, port=server.port))
+
+        yield Broker(server.uri(stream, port=line.port), server.uri(stream), line, restart)
+
+
+@contextmanager
+def activemq(directory: Path) -> Iterator[Broker]:
+    with running_activemq(directory / "activemq") as server, proxied(server.port) as line:
+        yield Broker(server.uri("storm", port=line.port), server.uri("storm"), line, server.restart)
+
+
 BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
     "sqlite": embedded,
     "fleet": own,
     "sqs-fifo": sqs_fifo,
     "sqs": sqs_standard,
+    "nats": nats,
+    "activemq": activemq,
 }
 IN_ORDER = frozenset(BROKERS) - {"sqs", "sqs-fifo"}
 """Kinds whose groups stay in order through all of it, with `onFailure: hold`. A standard queue of SQS promises none;
 moto, not AWS, gives a FIFO group's messages out of order when their leases lapse together (tests/moto_server.py)."""
-REMOTE = ("sqs-fifo", "sqs")
-RESTARTED: tuple[str, ...] = ()
+REMOTE = ("sqs-fifo", "sqs", "nats", "activemq")
+RESTARTED = ("nats", "activemq")
 """Moto forgets its queues."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from tests.conformance.kit_activemq import ActiveMqKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers import RedisServer
@@ -76,6 +77,7 @@ KITS: dict[str, type[Kit]] = {
     "sqs-fifo": SqsFifoKit,
     "sqs": SqsStandardKit,
     "nats": NatsKit,
+    "activemq": ActiveMqKit,
 }
 
 

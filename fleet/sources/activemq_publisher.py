@@ -1,0 +1,55 @@
+"""Putting messages into an ActiveMQ queue: sent in one go, each with a receipt, which comes once it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleet.sources import activemq_frames as frames
+from fleet.sources.activemq_address import Address
+from fleet.sources.base import Outgoing
+from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
+
+SENT_TOGETHER = 500
+"""Messages whose receipts are awaited together: more would only wait in the broker's socket."""
+
+
+class ActiveMqPublisher:
+    """Appends to one queue. It connects again when it is used again."""
+
+    def __init__(self, *, address: Address, heartbeat_ms: int = HEARTBEAT_MS) -> None:
+        self._address = address
+        self._heartbeat_ms = heartbeat_ms
+        self._line: StompLine | None = None
+
+    async def open(self) -> None:
+        await self._connected()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        results: list[str | None] = [frames.refusal(message) for message in messages]
+        rest = [index for index, refused in enumerate(results) if refused is None]
+        while rest:
+            now, rest = rest[:SENT_TOGETHER], rest[SENT_TOGETHER:]
+            line = await self._connected()
+            answers = await line.ask([frames.send(self._address.queue, messages[index]) for index in now])
+            refusals = [(index, answer) for index, answer in zip(now, answers, strict=True) if answer]
+            for index, answer in refusals:
+                results[index] = answer
+            unanswered = [index for index, answer in zip(now, answers, strict=True) if answer is None]
+            if unanswered and not refusals:
+                raise line.unavailable()
+            # The broker closes the connection over some refusals, and has not read what was behind that message.
+            rest = unanswered + rest
+        return results
+
+    async def close(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
+
+    async def _connected(self) -> StompLine:
+        if self._line is None or not self._line.is_up:
+            await self.close()
+            line = StompLine(address=self._address, heartbeat_ms=self._heartbeat_ms)
+            await line.open()
+            self._line = line
+        return self._line

@@ -1,0 +1,493 @@
+"""ActiveMQ when things go wrong: lines cut, brokers and owners killed, halves of a nack. Brokers are real."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from subprocess import PIPE
+from typing import Any
+
+import pytest
+
+from fleet.errors import SourceUnavailable
+from fleet.sources.activemq import ActiveMqSource
+from fleet.sources.activemq_address import parse_address
+from fleet.sources.activemq_frames import Command
+from fleet.sources.activemq_publisher import ActiveMqPublisher
+from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.sources.stomp_line import StompLine
+from tests.activemq_server import MOST_BODY_BYTES, ActiveMqServer, running_activemq
+from tests.proxy import proxied
+
+SOON_MS = 5_000
+HEARTBEAT_MS = 500
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqServer]:
+    """A broker that tests may kill, and start again."""
+    with running_activemq(tmp_path_factory.mktemp("mortal")) as server:
+        yield server
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"integration.{next(_numbers)}"
+
+
+def source_of(uri: str, heartbeat_ms: int = HEARTBEAT_MS) -> ActiveMqSource:
+    return ActiveMqSource(name="q", address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
+
+
+async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 0) -> None:
+    publisher = ActiveMqPublisher(address=parse_address(uri))
+    await publisher.open()
+    try:
+        messages = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
+        assert await publisher.publish(messages) == [None] * len(bodies)
+    finally:
+        await publisher.close()
+
+
+def held(received: list[Received]) -> list[Held]:
+    return [Held(one.broker_id, one.handle) for one in received]
+
+
+def bodies(received: list[Received]) -> list[str]:
+    return [one.body.decode() for one in received]
+
+
+async def poll_again(source: ActiveMqSource, most: int = 50) -> list[Received]:
+    """The first that comes, once the source has found its broker again."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                if received := await source.poll(most, SOON_MS):
+                    return received
+            except SourceUnavailable:
+                await asyncio.sleep(0.02)
+
+
+async def until(source: ActiveMqSource, wanted: Depth) -> None:
+    async with asyncio.timeout(20):
+        while await source.depth() != wanted:
+            pass
+
+
+EMPTY = Depth(waiting=0, invisible=0, oldest_s=None)
+
+
+async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    numbers = [str(number) for number in range(30)]
+    await send(uri, *numbers)
+    with proxied(activemq_server.port) as proxy:
+        source = source_of(activemq_server.uri(queue, port=proxy.port))
+        await source.open()
+        try:
+            before = await source.poll(10, SOON_MS)
+            assert await source.ack(held(before[:4])) == [True] * 4
+            waiting = asyncio.create_task(source.poll(0, 0))
+            assert await waiting == []
+            proxy.cut()
+            with pytest.raises(SourceUnavailable):
+                async with asyncio.timeout(2):
+                    while True:
+                        await source.ack(held(before[4:5]))
+                        await source.extend(held(before[4:5]), 1000)
+                        await asyncio.sleep(0)
+            for call in (source.poll(1, SOON_MS), source.nack([(held(before)[5], 0)]), source.extend([], 1)):
+                async with asyncio.timeout(0.5):
+                    with pytest.raises(SourceUnavailable):
+                        await call
+            proxy.mend()
+            after = await poll_again(source)
+            while len(after) < 30 - 5:
+                after += await source.poll(50, SOON_MS)
+            assert bodies(after)[-25:] == numbers[5:]
+            # One ack was under way: it was done, or that message came once more.
+            assert bodies(after)[:-25] in ([], numbers[4:5])
+            assert [one.broker_id for one in after[-25:]][:5] == [one.broker_id for one in before[5:]]
+            assert await source.ack(held(before[5:])) == [False] * 5
+            assert await source.nack([(held(before)[6], 0)]) == [False]
+            assert await source.extend(held(before[5:7]), 1) == [False, False]
+            assert all(await source.ack(held(after)))
+            await until(source, EMPTY)
+        finally:
+            await source.close()
+
+
+async def test_a_poll_that_waits_hears_at_once_that_the_line_was_cut(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    with proxied(activemq_server.port) as proxy:
+        source = source_of(activemq_server.uri(queue, port=proxy.port))
+        await source.open()
+        try:
+            assert await source.poll(1, 0) == []
+            waiting = asyncio.create_task(source.poll(1, 60_000))
+            await asyncio.sleep(0)
+            proxy.cut()
+            async with asyncio.timeout(2):
+                with pytest.raises(SourceUnavailable):
+                    await waiting
+        finally:
+            await source.close()
+
+
+async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_in_order(
+    mortal: ActiveMqServer, queue: str
+) -> None:
+    uri = mortal.uri(queue)
+    await send(uri, "1", "2", "3", "4")
+    source = source_of(uri)
+    await source.open()
+    try:
+        before = await source.poll(10, SOON_MS)
+        assert await source.ack(held(before[:1])) == [True]
+        mortal.restart()
+        after = await poll_again(source)
+        assert bodies(after) == ["2", "3", "4"]
+        assert [one.broker_id for one in after] == [one.broker_id for one in before[1:]]
+        assert all(await source.ack(held(after)))
+        await until(source, EMPTY)
+    finally:
+        await source.close()
+
+
+class Died(Exception):
+    """The owner, at that point."""
+
+
+async def _die(*_: Any) -> Any:
+    raise Died
+
+
+@pytest.mark.parametrize(
+    ("step", "is_there_twice"), [("_send", False), ("_delete_copied", True)], ids=["before the copy", "before the ack"]
+)
+async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
+    activemq_server: ActiveMqServer, queue: str, step: str, is_there_twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "a")
+    dying = source_of(uri)
+    await dying.open()
+    (first,) = await dying.poll(10, SOON_MS)
+    monkeypatch.setattr(dying, step, _die)
+    with pytest.raises(Died):
+        await dying.nack([(held([first])[0], 1000)])
+    await dying.close()
+    heir = source_of(uri)
+    await heir.open()
+    try:
+        assert (await heir.depth()) == Depth(waiting=1, invisible=int(is_there_twice), oldest_s=None)
+        (again,) = await heir.poll(10, SOON_MS)
+        assert (again.body, again.broker_id, again.receive_count) == (b"a", first.broker_id, 2)
+        assert await heir.ack(held([again])) == [True]
+        assert await heir.poll(10, 1500) == []  # the copy comes in this time, and is dropped
+        await until(heir, EMPTY)
+    finally:
+        await heir.close()
+
+
+async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
+    activemq_server: ActiveMqServer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "a")
+    dying = source_of(uri)
+    await dying.open()
+    (first,) = await dying.poll(10, SOON_MS)
+    monkeypatch.setattr(dying, "_delete_copied", _die)
+    with pytest.raises(Died):
+        await dying.nack([(held([first])[0], 100)])
+    await dying.close()
+    heir = source_of(uri)
+    await heir.open()
+    try:
+        (again,) = await heir.poll(10, SOON_MS)
+        assert await heir.poll(10, 1500) == []  # the copy comes in this time
+        assert await heir.ack(held([again])) == [True]
+        await until(heir, EMPTY)
+    finally:
+        await heir.close()
+
+
+async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_nothing(
+    mortal: ActiveMqServer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = mortal.uri(queue)
+    await send(uri, "a")
+    source = source_of(uri)
+    await source.open()
+    try:
+        (first,) = await source.poll(10, SOON_MS)
+        delete = source._delete_copied
+
+        async def killed_meanwhile(*args: Any) -> None:
+            mortal.kill()
+            await delete(*args)
+
+        monkeypatch.setattr(source, "_delete_copied", killed_meanwhile)
+        with pytest.raises(SourceUnavailable):
+            await source.nack([(held([first])[0], 1000)])
+        mortal.start()
+        (again,) = await poll_again(source)
+        assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
+        assert await source.ack(held([again])) == [True]
+        assert await source.poll(10, 1500) == []  # the copy comes in this time, and is dropped
+        await until(source, EMPTY)
+    finally:
+        await source.close()
+
+
+async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    raw = bytes(range(256))
+    line = StompLine(address=parse_address(uri))
+    await line.open()
+    headers = {"destination": f"/queue/{queue}", "persistent": "true", "tenant": "a:b", "FleetGroup": "größe"}
+    assert await line.ask([Command("SEND", headers | {"content-length": "256"}, raw)]) == [""]
+    source = source_of(uri)
+    await source.open()
+    try:
+        (first,) = await source.poll(10, SOON_MS)
+        seen = [first]
+        for delay_ms in (50, 0, 50):
+            assert await source.nack([(held(seen)[-1], delay_ms)]) == [True]
+            seen += await source.poll(10, SOON_MS)
+        assert [one.receive_count for one in seen] == [1, 2, 3, 4]
+        assert {(one.broker_id, one.body, one.group) for one in seen} == {(first.broker_id, raw, "größe")}
+        assert source._session.out[seen[-1].handle].headers["tenant"] == "a:b"
+        assert len({one.handle for one in seen}) == 4
+        assert await source.ack(held(seen)) == [False, False, False, True]
+        await until(source, EMPTY)
+    finally:
+        await source.close()
+        await line.close()
+
+
+_OWNER = """
+import asyncio, sys
+from fleet.sources.activemq import ActiveMqSource
+from fleet.sources.activemq_address import parse_address
+
+async def main():
+    source = ActiveMqSource(name="q", address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=500)
+    await source.open()
+    print(len(await source.poll(2, 5000)), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_stopped_owner_was_given_comes_in_order_within_the_crash_wait(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "1", "2", "3")
+    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", _OWNER, uri, stdout=PIPE)
+    heir = source_of(uri)
+    try:
+        assert owner.stdout is not None
+        assert await owner.stdout.readline() == b"2\n"
+        owner.send_signal(signal.SIGSTOP)
+        await heir.open()
+        await send(uri, "4")
+        assert (await heir.depth()).invisible > 0
+        async with asyncio.timeout(heir.crash_wait_ms / 1000):
+            while (await heir.depth()).invisible:
+                pass
+        received = await heir.poll(10, SOON_MS)
+        assert bodies(received) == ["1", "2", "3", "4"]
+        assert all(await heir.ack(held(received)))
+    finally:
+        owner.kill()
+        await owner.wait()
+        await heir.close()
+
+
+async def test_a_group_stays_with_the_source_that_has_it_and_goes_on_in_order_when_that_closes(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "a1", group="a")
+    first, second = source_of(uri), source_of(uri)
+    await first.open()
+    await second.open()
+    try:
+        assert bodies(await first.poll(10, SOON_MS)) == ["a1"]
+        assert await second.poll(10, 0) == []
+        await send(uri, "a2", "a3", group="a")
+        await send(uri, "b1", group="b")
+        assert bodies(await second.poll(10, SOON_MS)) == ["b1"]
+        await first.close()
+        received: list[Received] = []
+        while len(received) < 3:
+            received += await second.poll(10, SOON_MS)
+        assert bodies(received) == ["a1", "a2", "a3"]
+    finally:
+        await first.close()
+        await second.close()
+
+
+async def test_opening_and_asking_for_the_depth_take_nothing(activemq_server: ActiveMqServer, queue: str) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "1")
+    onlooker, owner = source_of(uri), source_of(uri)
+    await onlooker.open()
+    await owner.open()
+    try:
+        assert (await onlooker.depth()) == Depth(waiting=1, invisible=0, oldest_s=None)
+        (received,) = await owner.poll(10, SOON_MS)
+        assert received.receive_count == 1
+        assert (await onlooker.depth()) == Depth(waiting=0, invisible=1, oldest_s=None)
+    finally:
+        await onlooker.close()
+        await owner.close()
+
+
+async def test_no_more_is_taken_than_the_prefetch_allows(activemq_server: ActiveMqServer, queue: str) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, *(str(number) for number in range(10)))
+    source = source_of(uri + "?prefetch=4")
+    onlooker = source_of(uri)
+    await source.open()
+    try:
+        received = await source.poll(2, SOON_MS)
+        assert (await onlooker.depth()).invisible == 4
+        received += await source.poll(10, SOON_MS)
+        assert await source.poll(10, 50) == []
+        await source.ack(held(received))
+        assert bodies(await source.poll(10, SOON_MS))[0] == "4"
+    finally:
+        await source.close()
+
+
+async def test_a_body_that_the_broker_refuses_is_named_and_the_others_are_accepted(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    publisher = ActiveMqPublisher(address=parse_address(activemq_server.uri(queue)))
+    await publisher.open()
+    messages = [Outgoing(id=str(n), body=b"x" * size) for n, size in enumerate((3, 2 * MOST_BODY_BYTES, 5))]
+    try:
+        results = await publisher.publish([*messages, Outgoing(id="3", body=b"", group="a\0b")])
+        assert [result is None for result in results] == [True, False, True, False]
+        source = source_of(activemq_server.uri(queue))
+        await source.open()
+        received = await source.poll(10, SOON_MS)
+        assert [len(one.body) for one in received] == [3, 5]
+        await source.close()
+    finally:
+        await publisher.close()
+
+
+async def test_a_text_message_is_read_as_its_text(activemq_server: ActiveMqServer, queue: str) -> None:
+    uri = activemq_server.uri(queue)
+    line, source = StompLine(address=parse_address(uri)), source_of(uri)
+    await line.open()
+    await source.open()
+    try:
+        # Without a content-length the broker makes it a TextMessage, as a Java producer would.
+        assert await line.ask([Command("SEND", {"destination": f"/queue/{queue}"}, "größe".encode())]) == [""]
+        (received,) = await source.poll(10, SOON_MS)
+        assert (received.body.decode(), received.group) == ("größe", None)
+    finally:
+        await line.close()
+        await source.close()
+
+
+async def test_a_broker_without_plugins_is_served_too(tmp_path: Any) -> None:
+    with running_activemq(tmp_path / "plain", has_plugins=False) as server:
+        uri = server.uri("plain")
+        source = source_of(uri)
+        await source.open()
+        try:
+            await send(uri, "1", "2", "3")
+            onlooker = source_of(uri)
+            # Whether somebody has them the broker does not say: it is taken as if.
+            assert await onlooker.depth() == Depth(waiting=0, invisible=3, oldest_s=None)
+            first, second = await source.poll(2, SOON_MS)
+            assert await source.depth() == Depth(waiting=1, invisible=2, oldest_s=None)
+            assert await source.nack([(held([first])[0], 300), (held([second])[0], 0)]) == [True, True]
+            # The broker sends the copy back at once. It is kept here until it is due.
+            assert bodies(await source.poll(10, 0)) == ["2", "3"]
+            assert await source.poll(10, 0) == []
+            (again,) = await source.poll(10, SOON_MS)
+            assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
+        finally:
+            await source.close()
+
+
+async def test_a_source_closes_at_once_and_leaves_no_thread_also_when_its_broker_hangs(
+    mortal: ActiveMqServer, queue: str
+) -> None:
+    threads = set(threading.enumerate())
+    source = source_of(mortal.uri(queue))
+    await source.open()
+    await source.poll(1, 0)
+    mortal.process.pause()
+    try:
+        began = time.monotonic()
+        waiting = asyncio.create_task(source.poll(1, 60_000))
+        await asyncio.sleep(0)
+        await source.close()
+        with pytest.raises(SourceUnavailable):
+            await waiting
+        assert time.monotonic() - began < 1
+        # The event loop keeps those in which it looks up names.
+        left = {thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
+        assert left <= threads
+    finally:
+        mortal.process.resume()
+
+
+async def test_a_source_that_has_nothing_to_say_keeps_its_connection(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    await send(uri, "a")
+    source = source_of(uri)
+    await source.open()
+    try:
+        received = await source.poll(10, SOON_MS)
+        assert await source.poll(10, 4 * HEARTBEAT_MS) == []
+        assert await source.extend(held(received), 1) == [True]
+        assert await source.ack(held(received)) == [True]
+    finally:
+        await source.close()
+
+
+async def test_a_broker_that_falls_silent_is_given_up(mortal: ActiveMqServer, queue: str) -> None:
+    source = source_of(mortal.uri(queue))
+    await source.open()
+    await source.poll(1, 0)
+    mortal.process.pause()
+    try:
+        async with asyncio.timeout(3 * HEARTBEAT_MS / 1000):
+            with pytest.raises(SourceUnavailable):
+                await source.poll(1, 60_000)
+    finally:
+        mortal.process.resume()
+        await source.close()
+
+
+async def test_a_broker_that_is_not_there_is_unavailable_in_one_line_without_the_password() -> None:
+    source = source_of("stomp://user:s3cret@127.0.0.1:1/q")
+    with pytest.raises(SourceUnavailable) as caught:
+        await source.open()
+    assert "s3cret" not in str(caught.value)
+    assert str(caught.value) == "stomp://127.0.0.1:1/q: Connection refused"
+    await source.close()
