@@ -316,5 +316,7 @@ class StompLine:
         elif self._asked:
             # A frame that the broker could not even read. It answers in order, so it is the first without an answer.
             self._answer(next(iter(self._asked)), why)
+            # What it takes for frames from here on may begin in the middle of a body.
+            self.drop(why)
         else:
             log.warning("%s: %s", self._address, why)

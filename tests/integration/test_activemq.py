@@ -25,7 +25,7 @@ from tests.activemq_server import MOST_BODY_BYTES, ActiveMqServer, running_activ
 from tests.proxy import proxied
 
 SOON_MS = 5_000
-HEARTBEAT_MS = 500
+HEARTBEAT_MS = 1000
 _numbers = count(1)
 
 
@@ -41,7 +41,7 @@ def queue() -> str:
     return f"integration.{next(_numbers)}"
 
 
-def source_of(uri: str, heartbeat_ms: int = HEARTBEAT_MS) -> ActiveMqSource:
+def source_of(uri: str, heartbeat_ms: int = 5000) -> ActiveMqSource:
     return ActiveMqSource(name="q", address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
 
 
@@ -284,7 +284,7 @@ from fleet.sources.activemq import ActiveMqSource
 from fleet.sources.activemq_address import parse_address
 
 async def main():
-    source = ActiveMqSource(name="q", address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=500)
+    source = ActiveMqSource(name="q", address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=1000)
     await source.open()
     print(len(await source.poll(2, 5000)), flush=True)
     await asyncio.Event().wait()
@@ -299,7 +299,7 @@ async def test_what_a_stopped_owner_was_given_comes_in_order_within_the_crash_wa
     uri = activemq_server.uri(queue)
     await send(uri, "1", "2", "3")
     owner = await asyncio.create_subprocess_exec(sys.executable, "-c", _OWNER, uri, stdout=PIPE)
-    heir = source_of(uri)
+    heir = source_of(uri, HEARTBEAT_MS)
     try:
         assert owner.stdout is not None
         assert await owner.stdout.readline() == b"2\n"
@@ -459,7 +459,7 @@ async def test_a_source_that_has_nothing_to_say_keeps_its_connection(
 ) -> None:
     uri = activemq_server.uri(queue)
     await send(uri, "a")
-    source = source_of(uri)
+    source = source_of(uri, HEARTBEAT_MS)
     await source.open()
     try:
         received = await source.poll(10, SOON_MS)
@@ -471,7 +471,7 @@ async def test_a_source_that_has_nothing_to_say_keeps_its_connection(
 
 
 async def test_a_broker_that_falls_silent_is_given_up(mortal: ActiveMqServer, queue: str) -> None:
-    source = source_of(mortal.uri(queue))
+    source = source_of(mortal.uri(queue), HEARTBEAT_MS)
     await source.open()
     await source.poll(1, 0)
     mortal.process.pause()
