@@ -11,7 +11,7 @@ from coordinator.admit import Admission
 from coordinator.directory import Directory
 from coordinator.hand_back import hand_back
 from coordinator.room import Rooms
-from coordinator.takeover import reconcile, take_over
+from coordinator.takeover import drop, lost_of, take_over
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import Clock
@@ -22,7 +22,7 @@ from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE
-from fleet.state.queue import Queue
+from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet.coordinator")
@@ -219,16 +219,26 @@ class Consumer:
             now_ms = await self._registry.clock_ms()
             still: dict[str, float] = {}
             async for page in self._queue.all_tracked():
-                due = [t for t in page if now_ms - extended_at.get(t.broker_id, t.tracked_ms) >= every_ms]
+                aged = [t for t in page if now_ms - extended_at.get(t.broker_id, t.tracked_ms) >= every_ms]
+                due = [t for t in aged if t.state != "a"]
                 still |= {t.broker_id: extended_at[t.broker_id] for t in page if t.broker_id in extended_at}
-                if not due or not self._ours():
+                if not aged or not self._ours():
                     continue
                 try:
+                    await self._ack_again([t for t in aged if t.state == "a"])
                     await self._source.extend([Held(t.broker_id, t.handle) for t in due], self._source.visibility_ms)
                     still |= {t.broker_id: now_ms for t in due}
                 except SourceUnavailable as error:
                     log.warning("%s: %d messages may be redelivered while they are under way", error, len(due))
             extended_at = still
+
+    async def _ack_again(self, settled: list[Tracked]) -> None:
+        """Of a handle that had expired the source may say meanwhile that its message is gone; then it can go here."""
+        if settled:
+            gone = await self._source.ack([Held(t.broker_id, t.handle) for t in settled])
+            over = [(t.broker_id, t.token) for t, ok in zip(settled, gone, strict=True) if ok]
+            if over:
+                self.counts["acked"] += len(await self._queue.untrack(over))
 
     async def _find_phantoms(self) -> None:
         """Drop what is tracked and stands nowhere: it would swallow its own redeliveries."""
@@ -242,7 +252,7 @@ class Consumer:
             found = 0
             async for page in self._queue.all_tracked():
                 old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
-                found += await reconcile(self._client, self._queue, self._source, old)
+                found += await drop(self._queue, self._source, await lost_of(self._client, self._queue, old))
                 forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
                 if forgotten:
                     await self._queue.untrack(forgotten)

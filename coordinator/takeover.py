@@ -40,16 +40,17 @@ async def take_over(
         if not await Pool(client, code).fence(queue.name, queue.epoch):
             raise Fenced(f"queue {queue.name} has another owner")
     failpoint.hit("fenced-pools")
-    dropped = 0
+    lost: list[Tracked] = []
     async for page in queue.all_tracked():
-        dropped += await reconcile(client, queue, source, page)
+        lost += await lost_of(client, queue, page)
+    dropped = await drop(queue, source, lost)
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
     return dropped
 
 
-async def reconcile(client: Client, queue: Queue, source: Source, page: list[Tracked]) -> int:
-    """Drop those of a page that are tracked as under way and stand in no pool and no outbox."""
+async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tracked]:
+    """Those of a page that are tracked as under way and stand in no pool and no outbox."""
     by_pool: dict[str, list[Tracked]] = {}
     for tracked in page:
         if tracked.state == "t":
@@ -63,8 +64,14 @@ async def reconcile(client: Client, queue: Queue, source: Source, page: list[Tra
             for t, held in zip(share, flags, strict=True)
             if not held and f"{queue.name}{SEP}{t.broker_id}{SEP}{t.token}" not in on_the_way
         ]
+    return lost
+
+
+async def drop(queue: Queue, source: Source, lost: list[Tracked]) -> int:
+    """Have them come again, in the order in which they were taken: some sources show them as they were given back."""
     if not lost:
         return 0
+    lost.sort(key=lambda tracked: int(tracked.token))
     # One that was settled between the two looks is not in that state any more, and stays.
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
     await source.nack([(Held(t.broker_id, t.handle), 0) for t in lost if t.broker_id in gone])

@@ -21,7 +21,7 @@ from fleet.errors import SourceUnavailable
 from fleet.sources import activemq_frames as frames
 from fleet.sources.activemq_address import Address
 from fleet.sources.activemq_depth import Statistics, look
-from fleet.sources.activemq_session import Delivery, Memory, Session
+from fleet.sources.activemq_session import HANDLE, Delivery, Memory, Session
 from fleet.sources.base import Depth, Held, Received
 from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
 
@@ -55,6 +55,7 @@ class ActiveMqSource:
         self._memory = Memory()
         self._statistics = Statistics()
         self._keeper: asyncio.Task[None] | None = None
+        self._subscribed_at = 0.0
 
     async def open(self) -> None:
         if self._keeper is not None:
@@ -84,7 +85,20 @@ class ActiveMqSource:
     async def ack(self, held: Sequence[Held]) -> list[bool]:
         line, session = self._live()
         await self._delete(line, session, [one.handle for one in held])
-        return [one.handle in self._memory.acked for one in held]
+        return [one.handle in self._memory.acked or self._is_gone(session, one) for one in held]
+
+    def _is_gone(self, session: Session, held: Held) -> bool:
+        """Whether a message of an earlier connection was deleted: it would have come again with this one by now.
+
+        Not before the broker has certainly noticed that the other connection is dead.
+        """
+        loop = asyncio.get_running_loop()
+        return (
+            session.is_subscribed
+            and loop.time() - self._subscribed_at > self.crash_wait_ms / 1000
+            and HANDLE.fullmatch(held.handle) is not None
+            and not session.may_hold(held.broker_id, self._address.prefetch)
+        )
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
         line, session = self._live()
@@ -177,6 +191,7 @@ class ActiveMqSource:
             if refused := next(filter(None, answers), ""):
                 raise SourceUnavailable(f"{self._address}: {refused}")
             session.is_subscribed = True
+            self._subscribed_at = asyncio.get_running_loop().time()
             return True
 
     async def _gather(self, line: StompLine, session: Session, most: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import re
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from itertools import count
 from fleet.sources.activemq_frames import COUNT, DELAY, GROUP, ID
 from fleet.sources.base import Received
 
+HANDLE = re.compile(r"[0-9a-f]{12}\.[0-9]{1,18}")
+"""Of any connection: its mark, and a number."""
 _REMEMBERED = 20_000
 
 
@@ -80,6 +83,10 @@ class Session:
         self._resting: dict[int, asyncio.TimerHandle] = {}
         self._places = count()
         self._handles = count(1)
+
+    def may_hold(self, broker_id: str, most: int) -> bool:
+        """Whether the broker may still have it: it gave it to us, or all that it may give us at a time (`most`)."""
+        return broker_id in self._known or len(self._known) >= most
 
     def waiting(self) -> int:
         """Given to us by the broker and to nobody by us."""
