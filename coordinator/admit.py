@@ -29,6 +29,7 @@ NO_SUCH_POOL_RETRY_S = 1
 """A pool that the configuration names and Redis does not know yet, or that is just being removed."""
 SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
+FULL_TOLD_EVERY_S = 10.0
 DEAD_LETTERS_KEPT = 10_000
 _POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 DEAD_BODY_BYTES = 16 * 1024
@@ -58,6 +59,8 @@ class Admission:
         self._alarms = alarms
         self._counts = counts
         self._pools: dict[str, Pool] = {}
+        self._told_full: dict[str, tuple[float, int]] = {}
+        """Pool → when the log was told that it is full, and how many messages it refused since."""
 
     async def admit(self, batch: Sequence[Received]) -> None:
         """Raises an error that ends this ownership; the next owner, perhaps we again, reconciles."""
@@ -129,12 +132,22 @@ class Admission:
             if answer.accepted < len(part):
                 self._counts["refused"] += len(entries) - first - answer.accepted
                 over = len(entries) - first - answer.accepted
-                text = f"{over} messages of {name} go back for {QUEUE_FULL_RETRY_S} s"
-                log.warning("pool %s is full: %s", code, text)
+                self._tell_full(code, over)
                 self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
                 # All behind the first refusal goes back, or a group's later messages would overtake.
                 return returned + [(r, t, QUEUE_FULL_RETRY_S) for r, t in share[first + answer.accepted :]]
         return returned
+
+    def _tell_full(self, code: str, refused: int) -> None:
+        """In the log at once, and from then on now and then: a slow pool refuses a part of every batch."""
+        now_s = time.monotonic()
+        told_s, since_then = self._told_full.get(code, (-FULL_TOLD_EVERY_S, 0))
+        if now_s - told_s < FULL_TOLD_EVERY_S:
+            self._told_full[code] = told_s, since_then + refused
+            return
+        self._told_full[code] = now_s, 0
+        text = "pool %s is full: %d messages of %s go back for %d s"
+        log.warning(text, code, since_then + refused, self._queue.name, QUEUE_FULL_RETRY_S)
 
     async def _hand_back(self, returned: list[tuple[Routed, Tracking, int]]) -> None:
         gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned])

@@ -11,7 +11,7 @@ import uvloop
 
 from coordinator.directory import Directory
 from coordinator.lead import Lead
-from coordinator.room import Rooms
+from coordinator.room import Limits, Rooms
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet import failpoint
 from fleet.alarms import Alarms
@@ -44,11 +44,11 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
         alarms = Alarms(warnings=Warnings(client), source=identity.role)
         directory = Directory(registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=lambda: changed())
 
-        def capacity_of(code: str) -> int:
+        def limits_of(code: str) -> Limits:
             pool = directory.config.pool(code)
-            return pool.capacity if pool is not None else MIN_CAPACITY
+            return Limits(pool.capacity, pool.concurrency) if pool is not None else Limits(MIN_CAPACITY, 1)
 
-        rooms = Rooms(client=client, clock=clock, capacity_of=capacity_of, full=lambda: watch.memory_full)
+        rooms = Rooms(client=client, clock=clock, limits_of=limits_of, full=lambda: watch.memory_full)
         lead = Lead(
             name=identity.name,
             client=client,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from fleet.clock import Clock
 from fleet.state.connect import Client
@@ -13,22 +14,36 @@ from fleet.state.pool import SHARE, Pool
 PATIENCE_MS = 1000.0
 """A pool that has been short of room for less than this is waited for: it is busy, and refusing its messages would
 put them off for half a minute. One that is short for longer is slow, and the others go on without it."""
+REGAIN = 0.1
+"""Patience with one pool at the cost of another comes back at this rate: for the others that is a tenth at most."""
+SOME_SHARE = 0.02
+"""A pool that gets less of a queue than this is not held up by another that is waited for."""
 PROBE_EVERY_MS = 2000.0
 _SWEEP_S = 1.0  # a lost signal costs this long
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a pool takes, and how much of that it works on."""
+
+    capacity: int
+    concurrency: int
 
 
 class Rooms:
     """The room of every pool this process feeds: as of the last answer, asked again when it runs short."""
 
     def __init__(
-        self, *, client: Client, clock: Clock, capacity_of: Callable[[str], int], full: Callable[[], bool]
+        self, *, client: Client, clock: Clock, limits_of: Callable[[str], Limits], full: Callable[[], bool]
     ) -> None:
         self._client = client
         self._clock = clock
-        self._capacity_of = capacity_of
+        self._limits_of = limits_of
         self._full = full
         self._room: dict[str, int] = {}
         self._short_since: dict[str, float] = {}
+        self._spent: dict[str, tuple[float, float]] = {}
+        """Of the patience with a pool: how much is used up, and as of when."""
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
@@ -58,9 +73,9 @@ class Rooms:
             await self._ask(shares, wanted)
             now_ms = self._clock.boot_ms()
             roomy = [code for code in shares if code not in self._short_since]
-            patient = any(
-                now_ms - since_ms < PATIENCE_MS for since_ms in map(self._short_since.get, shares) if since_ms
-            )
+            busy = [code for code in shares if now_ms - self._short_since.get(code, -PATIENCE_MS) < PATIENCE_MS]
+            starving = bool(busy) and await self._any_starves(roomy, shares)
+            patient = [code for code in busy if not starving or self._spent_now(code, now_ms) < PATIENCE_MS]
             if roomy and not patient and not await self._memory_short():
                 # The next batch may be made up otherwise than the last: reckon with twice the share.
                 fits = min(self._room[code] / min(1.0, 2 * shares[code] + 0.05) for code in roomy)
@@ -68,13 +83,37 @@ class Rooms:
             if others and not roomy and not patient and now_ms - self._probed_ms > PROBE_EVERY_MS:
                 self._probed_ms = now_ms
                 return min(wanted, SHARE)
-            async with asyncio.timeout(_SWEEP_S):
-                await changed.wait()
+            try:
+                async with asyncio.timeout(_SWEEP_S):
+                    await changed.wait()
+            finally:
+                if starving:
+                    self._spend(patient, now_ms)
         except TimeoutError:
             return 0
         finally:
             self._waiting.discard(changed)
         return 0
+
+    async def _any_starves(self, roomy: Sequence[str], shares: Mapping[str, float]) -> bool:
+        """Whether one of those that have room has less than it could work on, and its messages stand behind others."""
+        for code in roomy:
+            if shares[code] >= SOME_SHARE:
+                limits = self._limits_of(code)
+                self._room[code] = await Pool(self._client, code).room()
+                if limits.capacity - self._room[code] < limits.concurrency:
+                    return True
+        return False
+
+    def _spent_now(self, code: str, now_ms: float) -> float:
+        spent, as_of_ms = self._spent.get(code, (0.0, now_ms))
+        return max(0.0, spent - (now_ms - as_of_ms) * REGAIN)
+
+    def _spend(self, codes: Sequence[str], since_ms: float) -> None:
+        """These were waited for while another starved: a pool that is always a little short is a slow one too."""
+        now_ms = self._clock.boot_ms()
+        for code in codes:
+            self._spent[code] = self._spent_now(code, since_ms) + now_ms - since_ms, now_ms
 
     async def _ask(self, shares: Mapping[str, float], wanted: int) -> None:
         """Bring the rooms up to date where they are short of what would be asked of them."""
@@ -82,8 +121,9 @@ class Rooms:
             needed = math.ceil(wanted * share)
             if self._room.get(code, 0) < needed:
                 # Worth a poll: a share of a batch, or a quarter of a pool that is smaller than that.
-                worth = max(1, min(SHARE, needed, self._capacity_of(code) // 4))
-                tell_at = max(worth, min(needed, self._capacity_of(code) // 4))
+                quarter = self._limits_of(code).capacity // 4
+                worth = max(1, min(SHARE, needed, quarter))
+                tell_at = max(worth, min(needed, quarter))
                 self._room[code] = await Pool(self._client, code).room(tell_at)
                 if self._room[code] < worth:
                     self._short_since.setdefault(code, self._clock.boot_ms())

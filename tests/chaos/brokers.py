@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from tests.activemq_server import running_activemq
 from tests.moto_server import aws_settings, running_moto
 from tests.nats_server import running_nats
 from tests.proxy import Proxy, proxied
+from tests.servers import _accepts, _running, _wait_for, free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,16 @@ def sqs_fifo(_directory: Path) -> Iterator[Broker]:
 def sqs_standard(_directory: Path) -> Iterator[Broker]:
     with _sqs(fifo=False) as broker:
         yield broker
+
+
+@contextmanager
+def quick_sqs(directory: Path) -> Iterator[Broker]:
+    """Fast enough to feed pools, and no more: nothing that was taken comes again (tests/fast_sqs.py)."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.fast_sqs", str(port)]
+    with aws_settings(), _running(command, directory / "sqs.log") as server:
+        _wait_for(server, lambda: _accepts(port))
+        yield Broker(f"http://127.0.0.1:{port}/000000000000/storm")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from coordinator.directory import Directory
 from coordinator.lead import Lead
 from coordinator.publish import Publisher
-from coordinator.room import Rooms
+from coordinator.room import Limits, Rooms
 from fleet import views
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
@@ -175,7 +175,7 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
             owning.sources.append(source)
             return source
 
-        rooms = HeldRooms(client=client, clock=clock, capacity_of=lambda _: 50, full=lambda: False)
+        rooms = HeldRooms(client=client, clock=clock, limits_of=lambda _: Limits(50, 1), full=lambda: False)
         lead = Lead(
             name=NAME,
             client=client,
