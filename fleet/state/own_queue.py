@@ -17,7 +17,7 @@ from fleet.state.keys import OwnQueueKeys
 from fleet.state.scripts import script
 
 DEDUP_MS = 5 * 60 * 1000
-PER_LANE = 8
+PER_LANE = 16
 """Of one group in one receive, where there are many groups: others get their turn, and a call is not for one each."""
 _PURGE_AT_ONCE = 5000
 

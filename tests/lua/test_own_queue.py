@@ -7,7 +7,7 @@ import pytest
 from fleet.errors import Fenced
 from fleet.state.connect import Client
 from fleet.state.keys import OWN_QUEUE_CHANNEL, OwnQueueKeys
-from fleet.state.own_queue import DEDUP_MS, Conclusion, Contents, NewMessage, OwnQueue, Shown
+from fleet.state.own_queue import DEDUP_MS, PER_LANE, Conclusion, Contents, NewMessage, OwnQueue, Shown
 from tests.lua.stage import Stage, hearing
 
 LONG_MS = 60_000
@@ -86,7 +86,7 @@ async def test_of_one_group_no_more_than_its_part_comes_while_others_wait(queue:
         await queue.send(new("m", group=f"short-{i}"))
     received = await shown(queue, 100)
     assert len([one for one in received if one.group != "long"]) == 30
-    assert [one.body.decode() for one in received if one.group == "long"] == [str(i) for i in range(8)]
+    assert [one.body.decode() for one in received if one.group == "long"] == [str(i) for i in range(PER_LANE)]
 
 
 async def test_one_group_alone_gives_all_that_is_asked_for(queue: OwnQueue) -> None:
