@@ -298,12 +298,15 @@ class Breakers:
             self._wake.set()
 
     async def _look_at_all(self) -> None:
+        self._look = False  # before: who asks for it meanwhile is not forgotten
         try:
-            as_of_ms, views = await self._shared.all()
+            clock_ms, views = await self._shared.all()
         except StateError:
+            self._look = True
             self._try_later()
             return
-        self._look = False
+        # What we hear of the very millisecond in which this was read may be newer than it.
+        as_of_ms = clock_ms - 1
         now_ms = self._clock.boot_ms()
         for view in views[: self._most]:
             if view.origin in self._unsaid:
