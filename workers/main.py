@@ -37,6 +37,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
             connect_timeout_ms=settings.http.connect_timeout_ms,
             max_idle_connections=settings.worker.max_in_flight * 2,
         )
+        alarms = Alarms(warnings=Warnings(client), source=identity.role)
         worker = Worker(
             name=identity.name,
             client=client,
@@ -44,7 +45,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
             http=http,
             clock=clock,
             life=life,
-            alarms=Alarms(warnings=Warnings(client), source=identity.role),
+            alarms=alarms,
             ttl_ms=settings.lease.ttl_ms,
             timeout_ms=settings.http.timeout_ms,
             forbids_url=rules.forbids_url,
@@ -60,6 +61,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
         log.info("%s delivers", identity.name)
         await worker.run()
         http.close()
+        await alarms.flush()
         await heartbeat.leave()
     log.info("%s has stopped", identity.name)
     return life.exit_code()
