@@ -23,6 +23,8 @@ WHOLE_PATH = "whole-path"
 _SETTINGS = ("128 at once", "256 at once", "1000 at once")
 _POOL_COUNT = 160_000
 _PATH_COUNT = 100_000
+_LEAST_COUNT = 500
+"""Fewer are over before their rate can be seen."""
 _GROUP_COUNT = 60_000
 _SERIAL_COUNT = 30_000
 
@@ -139,7 +141,7 @@ class WholePath:
         return self._attempt(ground, self.settings[-1], profiler)
 
     def _attempt(self, ground: Ground, setting: str, profiler: Profiler | None) -> Measurement:
-        count = ground.scaled(self.count)
+        count = max(ground.scaled(self.count), _LEAST_COUNT)
         with (
             house(ground) as home,
             self.origin(home) as origin,

@@ -94,6 +94,10 @@ SCENARIOS = (
         count=_ACTIVEMQ_COUNT,
         settings=_SETTINGS,
         budgets=(),
-        needs=(("java", "default-jre-headless"), ("activemq", "activemq")),
+        needs=(
+            ("java", "default-jre-headless"),
+            ("activemq", "activemq"),
+            ("/usr/share/java/xstream.jar", "libxstream-java"),
+        ),
     ),
 )

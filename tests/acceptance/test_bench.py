@@ -59,10 +59,11 @@ def test_each_message_was_delivered_once_and_the_source_is_empty(tiny_run: dict[
 
 
 def test_every_budget_of_the_design_is_judged(tiny_run: dict[str, Any]) -> None:
-    # The two that need a peer are judged where peers run.
+    # Those that need a peer or a limit are judged where these run.
     judged = {name for name, row in rows(tiny_run).items() if row["budgets"]}
     assert judged == {
         "whole-path",
+        "path-own",
         "one-group",
         "claim-groups",
         "claim-pools",

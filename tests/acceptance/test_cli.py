@@ -139,7 +139,7 @@ def test_seeding_groups_as_asked(fleet: Fleet) -> None:
         (["config", "check"], 2, "FILE or URL"),
         (["verify", "missing.ndjson"], 2, "missing.ndjson"),
         (["seed", "--count", "1", "--endpoint", "quick", "--queue", "sqlite:///q.db?queue=q"], 1, "neither a URL"),
-        (["send", "nats://h/s/c", "--target", "http://h/"], 1, "no queue adapter"),
+        (["send", "kafka://h/s", "--target", "http://h/"], 1, "no queue adapter"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
