@@ -116,8 +116,10 @@ class Consumer:
                 for step in steps:
                     step.cancel()
                 raise
-        for step in steps:
-            step.result()
+        # All of them are looked at: an error that nobody asks for is printed when its task is forgotten.
+        errors = [error for step in steps if not step.cancelled() and (error := step.exception()) is not None]
+        if errors:
+            raise errors[0]
 
     def stop(self) -> None:
         """Poll no more; what has begun is finished. Nothing is cancelled in the middle of a call to Redis."""

@@ -221,10 +221,12 @@ class Explainer:
             " or among the dead letters.",
             "It was delivered and acked, or never sent, or to a queue that is not configured.",
         ]
-        unseen = [queue.name for queue in self.config.queues if queue.scheme != "sqlite"]
+        unseen = sorted(q.name for q in self.config.queues if q.scheme not in explain_source.LOOKED_INTO)
         if unseen:
-            details.append(f"Not looked into, as their kind cannot be: {', '.join(sorted(unseen))}.")
-        return Explanation(subject, "UNKNOWN", "nothing", None, details)
+            details.append(
+                f"Or it waits, or is delayed, in a queue that shows it to nobody who only looks: {', '.join(unseen)}."
+            )
+        return Explanation(subject, "UNKNOWN", "nothing that can be seen from here", None, details)
 
 
 def _named(view: GroupView) -> str:

@@ -9,12 +9,16 @@ from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_POOL
-from fleet.sources import sqlite_look
+from fleet.sources import own_look, sqlite_look
+from fleet.sources.own import name_of
 from fleet.sources.sqlite_look import AtSource
 from fleet.state import groups, observe
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
+
+LOOKED_INTO = frozenset({"fleet", "sqlite"})
+"""Kinds of queues that show a message to who only looks. The others show it to who takes it."""
 
 
 async def look(
@@ -22,10 +26,13 @@ async def look(
 ) -> Explanation | None:
     """None where no queue that can be looked into has it."""
     for queue in sorted(config.queues, key=lambda queue: queue.name):
-        if queue.scheme != "sqlite":
+        if queue.scheme not in LOOKED_INTO:
             continue
         try:
-            found = await asyncio.to_thread(_find, queue.uri, subject)
+            if queue.scheme == "fleet":
+                found = await own_look.find(client, name_of(queue.uri), subject)
+            else:
+                found = await asyncio.to_thread(_find, queue.uri, subject)
         except FleetError as error:
             return Explanation(subject, "UNKNOWN", f"queue {queue.name} to be readable", None, [f"{error}."])
         if found is not None and pool in (None, pool_of(config, found)):

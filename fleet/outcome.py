@@ -47,14 +47,23 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
+class NotSent:
+    """No request was made (open breaker, egress rules, a secret that cannot be read): nacked with the default delay."""
+
+    reason: str
+    warn: bool = False
+    """It stays so until somebody changes something."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refenced:
     """The endpoint knows a newer epoch for this group: the lease is dropped and nothing is settled."""
 
     status: int = 412
 
 
-Outcome = Delivered | Rejected | Failed | Unreachable | Refenced
-OutcomeName = Literal["SUCCESS", "ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION", "FENCED"]
+Outcome = Delivered | Rejected | Failed | Unreachable | NotSent | Refenced
+OutcomeName = Literal["SUCCESS", "ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION", "NOT_SENT", "FENCED"]
 
 
 def retry_delay_s(seconds: int | None) -> int:

@@ -131,7 +131,8 @@ def _of_queue(queue: QueueNow, *, has_coordinator: bool) -> list[str]:
 
 def _of_pool(pool: PoolView) -> list[str]:
     if pool.settings.draining:
-        return [f"pool {pool.code} is no longer configured and still holds {pool.held} messages"] if pool.held else []
+        # By hand or because it is configured no more: `fleet explain` of a message says which.
+        return [f"pool {pool.code} drains and takes nothing new, it holds {pool.held} messages"] if pool.held else []
     if pool.paused:
         return [f"pool {pool.code} is paused with {pool.held} messages"]
     if pool.held >= pool.settings.capacity:

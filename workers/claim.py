@@ -49,6 +49,7 @@ class GroupLease:
         "group",
         "link",
         "on_stop",
+        "probed_since_ms",
         "retry",
         "transfer",
         "yielding",
@@ -62,6 +63,7 @@ class GroupLease:
         self.deadline_ms = deadline_ms
         self.at = 0
         self.attempt = 0
+        self.probed_since_ms = 0.0
         self.yielding = False
         self.transfer: Transfer | None = None
         self.retry: asyncio.TimerHandle | None = None
@@ -71,6 +73,11 @@ class GroupLease:
     @property
     def entry(self) -> Entry:
         return self.entries[self.at]
+
+    def waits_for_probe(self, now_ms: float, patience_ms: float) -> bool:
+        """Whether its message may wait on while somebody finds out if its endpoint works again."""
+        self.probed_since_ms = self.probed_since_ms or now_ms
+        return now_ms - self.probed_since_ms < patience_ms
 
     def stop(self) -> None:
         """Abort what is under way for it."""

@@ -16,7 +16,7 @@ from fleet.delivery.classify import classify
 from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.delivery.reply import Reply
-from fleet.outcome import Failed, Outcome, Rejected, Unreachable
+from fleet.outcome import Failed, NotSent, Outcome, Rejected, Unreachable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
 from workers.gate import Gate, gate
@@ -24,6 +24,8 @@ from workers.sign import Signatures, Unsignable
 
 ATTEMPTS = 3
 BACKOFF_S = (1.0, 2.0)
+PROBE_PATIENCE_MS = 2000.0
+"""A message waits for the probe of another one this long. Its slot is taken meanwhile."""
 
 _JSON_HEADERS = ["Content-Type: application/json", "Accept: application/json"]
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +58,7 @@ class Mediator:
     def deliver(self, lease: GroupLease) -> None:
         """Send the message that is next under this lease."""
         lease.attempt = 0
+        lease.probed_since_ms = 0.0
         self._attempt(lease)
 
     def _attempt(self, lease: GroupLease) -> None:
@@ -68,11 +71,11 @@ class Mediator:
         entry = lease.entry
         if self._forbids_url(entry.target):
             # By its name; by its address it is judged when it is connected to. Not acked: the rule may be the mistake.
-            self._report_soon(lease, Unreachable("egress rules forbid its host"))
+            self._report_soon(lease, NotSent(f"egress rules forbid {origin_of(entry.target)}", warn=True))
             return
         signer = self._signatures.of(lease.link.pool.code)
         if isinstance(signer, Unsignable):
-            self._report_soon(lease, Unreachable(signer.reason))
+            self._report_soon(lease, NotSent(signer.reason))
             return
         origin = origin_of(entry.target)
         match self._breakers.admit(origin, now_ms):
@@ -84,9 +87,13 @@ class Mediator:
             case Ask():
                 lease.retry = self._breakers.ask(origin, partial(self._attempt, lease))
                 return
+            case Open(retry_after_ms=after_ms, probed=True) if lease.waits_for_probe(now_ms, PROBE_PATIENCE_MS):
+                # In some ms it is known whether the endpoint works again; given back, it would be gone for 30 s.
+                lease.retry = asyncio.get_running_loop().call_later(after_ms / 1000, self._attempt, lease)
+                return
             case Open():
-                # Nothing was sent: no attempt of the message is spent on an endpoint that is known to fail.
-                self._report_soon(lease, Unreachable(f"circuit breaker of {origin} is open"))
+                # No attempt of the message is spent on an endpoint that is known to fail.
+                self._report_soon(lease, NotSent(f"circuit breaker of {origin} is open"))
                 return
         lease.attempt += 1
         headers = _headers(entry, lease.epoch, lease.attempt)

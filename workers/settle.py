@@ -17,6 +17,7 @@ from fleet.outcome import (
     CASCADE_RETRY_S,
     Delivered,
     Failed,
+    NotSent,
     Outcome,
     OutcomeName,
     Refenced,
@@ -51,7 +52,7 @@ def settle(lease: GroupLease, outcome: Outcome) -> bool:
         case Failed(retry_s=seconds, status=status, reason=reason):
             # Busy says nothing of the message: it is no reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
-        case Unreachable(reason=reason):
+        case Unreachable(reason=reason) | NotSent(reason=reason):
             return _fail(lease, retry_delay_s(None), reason, counts=False)
         case Refenced():
             lease.link.end(lease, str(FENCED_PAUSE_MS))
@@ -131,6 +132,8 @@ def name_of(outcome: Outcome) -> OutcomeName:
             return "ERROR_PROCESS"
         case Unreachable():
             return "ERROR_CONNECTION"
+        case NotSent():
+            return "NOT_SENT"
         case Refenced():
             return "FENCED"
         case _:

@@ -16,7 +16,7 @@ from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.metrics import Histograms
-from fleet.outcome import Failed, Outcome, Rejected, Unreachable
+from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Unreachable
 from fleet.process import Life
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
@@ -278,10 +278,18 @@ class Worker:
     def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
         counts = self._counts_of(lease.link.pool.code)
         counts[name_of(outcome)] += 1
-        counts["ms"] += round(seconds * 1000)
-        self.histograms.observe("delivery", lease.link.pool.code, seconds)
-        if isinstance(outcome, Failed | Unreachable):
+        if not isinstance(outcome, NotSent):
+            counts["ms"] += round(seconds * 1000)
+            self.histograms.observe("delivery", lease.link.pool.code, seconds)
+        if isinstance(outcome, Failed | Unreachable | NotSent):
             self._complaints.add(lease.link.pool.code, lease.entry.message_id, outcome.reason)
+            if isinstance(outcome, NotSent) and outcome.warn:
+                text = f"messages of {lease.link.pool.code} are not sent: {outcome.reason}"
+                self._alarms.add("CONFIGURATION", "ERROR", text, logged=True)
+        elif isinstance(outcome, Refenced):
+            self._complaints.add(lease.link.pool.code, lease.entry.message_id, "refused as fenced (412)")
+            text = f"{origin_of(lease.entry.target)} refuses groups of {lease.link.pool.code} as fenced (412)"
+            self._alarms.add("FENCED", "WARN", text, logged=True)
         elif isinstance(outcome, Rejected):
             self._complaints.add(lease.link.pool.code, lease.entry.message_id, f"rejected for good, {outcome.reason}")
             text = f"{origin_of(lease.entry.target)} rejects messages of {lease.link.pool.code}: {outcome.reason}"

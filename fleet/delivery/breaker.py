@@ -60,6 +60,8 @@ class Open:
     """Do not send it. Nothing was attempted."""
 
     retry_after_ms: float
+    probed: bool = False
+    """It is half-open, and somebody finds out just now whether the endpoint works again."""
 
 
 Admit = Pass | Probe | Ask | Open
@@ -146,12 +148,12 @@ class Breaker:
         if self.probing and now_ms - self._probing_since_ms >= self._rules.probe_limit_ms:
             self.end_probe()
         if self.probing or self.asking:
-            return Open(PROBED_RETRY_MS)
+            return Open(PROBED_RETRY_MS, probed=True)
         if self.permit is not None:
             self.probing, self._probing_since_ms = True, now_ms
             return PROBE
         if now_ms < self._quiet_until_ms:
-            return Open(self._quiet_until_ms - now_ms)
+            return Open(self._quiet_until_ms - now_ms, probed=True)
         return ASK
 
     def record(self, ok: bool, now_ms: float, *, probe: bool) -> Change:

@@ -12,6 +12,7 @@ from fleet.outcome import (
     MAX_RETRY_S,
     Delivered,
     Failed,
+    NotSent,
     Outcome,
     Refenced,
     Rejected,
@@ -73,7 +74,7 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
             return Unreachable(_reason("not a usable HTTP answer", detail))
         case "FORBIDDEN_ADDRESS":
             # Not `Rejected`, which would ack: one wrong answer of a name server would lose the message.
-            return Unreachable(_reason("address not allowed", detail))
+            return NotSent(_reason("address not allowed", detail), warn=True)
         case "OTHER":
             return Failed(_reason("request failed", detail), again_at_once=True)
         case _:

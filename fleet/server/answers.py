@@ -87,9 +87,9 @@ def only_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
         raise HTTPException(400, f"{strangers[0][:60]}: unknown field; there are: {', '.join(known)}")
 
 
-def whole_number(name: str, value: Any, *, least: int, most: int) -> int:
+def whole_number(name: str, value: Any, *, least: int, most: int, in_query: bool = False) -> int:
     """A number in a body, or in a query where everything is text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
+    if in_query and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
         value = int(value)
     # bool is an int to Python, and not to people.
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -98,7 +98,7 @@ def whole_number(name: str, value: Any, *, least: int, most: int) -> int:
 
 
 def query_number(request: Request, name: str, default: int, *, most: int) -> int:
-    return whole_number(name, request.query_params.get(name, default), least=1, most=most)
+    return whole_number(name, request.query_params.get(name, default), least=1, most=most, in_query=True)
 
 
 def flag(request: Request, name: str) -> bool:

@@ -90,7 +90,8 @@ async def post_seed(request: Request) -> Response:
         raise HTTPException(400, "the body must be an object")
     asked = {**request.query_params, **(body or {})}
     only_fields(asked, _SEED_FIELDS)
-    count = whole_number("count", asked.get("count", 10), least=1, most=MOST_SEEDED)
+    in_query = "count" not in (body or {})
+    count = whole_number("count", asked.get("count", 10), least=1, most=MOST_SEEDED, in_query=in_query)
     mode = asked.get("messageGroupMode", "unique")
     if mode not in get_args(GroupMode):
         raise HTTPException(400, f"messageGroupMode: must be one of {', '.join(get_args(GroupMode))}")

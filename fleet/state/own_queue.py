@@ -7,12 +7,12 @@ was shown. One typed wrapper per script; `fleet/sources/own.py` makes a source o
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fleet.errors import Fenced
-from fleet.state.connect import Client
+from fleet.state.connect import Client, translated
 from fleet.state.keys import OwnQueueKeys
 from fleet.state.scripts import script
 
@@ -52,6 +52,14 @@ class Conclusion:
     group: str
     what: What = "delete"
     ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Until when one message is hidden, and whether that is because somebody was shown it."""
+
+    visible_at_ms: int
+    shown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,43 @@ class OwnQueue:
         s = script("depth")
         messages, hidden, age_ms = await s(self.client, s.keys_of(self.keys), [self.now_ms])
         return Contents(messages, hidden, int(age_ms))
+
+    # Looking, for an operator who asks for one message ------------------------------------------------
+
+    async def bodies(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Every message, some hundred a call."""
+        cursor = 0
+        while True:
+            with translated():
+                cursor, page = await self.client.hscan(self.keys.bodies, cursor, count=200)
+            for number, stored in page.items():
+                yield number, _unpacked(stored)
+            if not cursor:
+                return
+
+    async def body(self, number: str) -> bytes | None:
+        with translated():
+            stored = await self.client.hget(self.keys.bodies, number)
+        return _unpacked(stored) if stored is not None else None
+
+    async def head_of(self, group: str) -> str | None:
+        with translated():
+            head: str | None = await self.client.lindex(self.keys.group_list + group, 0)
+        return head
+
+    async def place_in(self, group: str, number: str) -> tuple[int, str] | None:
+        """How many stand before it in a group, and the first of them; None where it is not in that group."""
+        with translated():
+            listed = await self.client.lrange(self.keys.group_list + group, 0, -1)
+        return (listed.index(number), listed[0]) if number in listed else None
+
+    async def standing(self, number: str) -> Standing:
+        with translated():
+            until_ms = await self.client.zscore(self.keys.hidden, number)
+            count = await self.client.hget(self.keys.counts, number)
+        # Shown once, if nothing else is noted; delayed when sent, or given back: a count of 0, or one and a half.
+        shown = until_ms is not None and (count is None or float(count) >= 1) and not str(count).endswith(".5")
+        return Standing(int(until_ms or 0), shown)
 
     async def purge(self) -> None:
         """Throw away all messages that are there now, some thousand a call."""

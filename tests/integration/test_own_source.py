@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import InvalidConfig, SourceFull, SourceUnavailable
+from fleet.sources import own_look
 from fleet.sources.base import Held, Outgoing, Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from fleet.state.connect import connected
 from tests.proxy import Proxy, proxied
 from tests.servers import RedisServer, running_redis
 
@@ -128,3 +131,25 @@ def test_a_name_that_is_none_is_refused(uri: str) -> None:
 def test_without_a_redis_the_error_says_how_to_name_one() -> None:
     with pytest.raises(InvalidConfig, match="--redis or FLEET_REDIS_URL"):
         open_source("q", "fleet://orders", 1000, around=Surroundings())
+
+
+def body(name: str) -> bytes:
+    return json.dumps({"id": name, "mediationTarget": "http://h/", "messageGroupId": "g"}).encode()
+
+
+async def test_who_only_looks_sees_what_is_out_delayed_or_behind_another(world: World) -> None:
+    publisher, source = await world.publisher(), await world.source()
+    await publisher.publish([Outgoing(name, body(name), "g") for name in ("first", "second", "third")])
+    async with connected(world.server.url) as client:
+        found = await own_look.find(client, "orders", "third")
+        assert found is not None
+        assert (found.ahead, found.head_id, found.group, found.head_visible_at_ms) == (2, "first", "g", 0)
+        (taken,) = await source.poll(1, 1000)
+        first = await own_look.find(client, "orders", "first")
+        assert first is not None and first.leased and first.visible_at_ms > 0
+        await source.nack([(Held(taken.broker_id, taken.handle), 60_000)])
+        delayed = await own_look.find(client, "orders", "first")
+        assert delayed is not None and not delayed.leased and delayed.visible_at_ms > 0
+        of_group = await own_look.find(client, "orders", "g")
+        assert of_group is not None and of_group.head_id == "first" and of_group.ahead == 0
+        assert await own_look.find(client, "orders", "nobody") is None

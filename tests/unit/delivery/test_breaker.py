@@ -76,13 +76,13 @@ def test_a_half_open_one_lets_one_probe_through_and_nobody_else() -> None:
     breaker = opened()
     breaker.grant("1")
     assert breaker.admit(5000) is PROBE
-    assert [breaker.admit(5000 + t) for t in range(3)] == [Open(PROBED_RETRY_MS)] * 3
+    assert [breaker.admit(5000 + t) for t in range(3)] == [Open(PROBED_RETRY_MS, probed=True)] * 3
 
 
 def test_while_one_asks_for_the_permit_nobody_else_does() -> None:
     breaker = opened()
     breaker.asking = True
-    assert breaker.admit(5000) == Open(PROBED_RETRY_MS)
+    assert breaker.admit(5000) == Open(PROBED_RETRY_MS, probed=True)
 
 
 def test_three_probes_that_succeed_close_it_with_a_new_window() -> None:
@@ -113,7 +113,7 @@ def test_a_probe_that_nobody_recorded_does_not_wedge_it() -> None:
     said(breaker, "x" * 10)
     breaker.grant("1")
     assert breaker.admit(5000) is PROBE
-    assert breaker.admit(5999) == Open(PROBED_RETRY_MS)
+    assert breaker.admit(5999) == Open(PROBED_RETRY_MS, probed=True)
     assert breaker.admit(6000) is ASK
     assert breaker.record(True, 6000, probe=True) is Change.NONE
 
@@ -155,7 +155,7 @@ def test_successes_of_other_workers_count() -> None:
 def test_where_somebody_else_probes_the_question_is_not_asked_for_a_moment() -> None:
     breaker = opened()
     breaker.adopt(Shared("taken", as_of_ms=1, left_ms=9000), 5000)
-    assert breaker.admit(5000) == Open(PROBED_RETRY_MS)
+    assert breaker.admit(5000) == Open(PROBED_RETRY_MS, probed=True)
     assert breaker.admit(5000 + PROBED_RETRY_MS) is ASK
 
 
