@@ -10,7 +10,8 @@ local now, queue, owner_epoch, share = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[
 local FIELDS = 5
 local count = (#ARGV - 4) / FIELDS
 
-local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised', 'promised_until')
+local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
+  'promised_until')
 if not config[1] then return { 'unknown', 0, 0, {} } end
 if config[3] then return { 'draining', 0, 0, {} } end
 
