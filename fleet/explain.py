@@ -55,11 +55,21 @@ class Explainer:
         at_source = await explain_source.look(self.client, self.config, subject, pool=self.pool, now_ms=self._wall())
         letters = await self._letters(subject)
         if at_source is not None:
+            at_source = await self._with_what_it_is_behind(at_source)
             at_source.details.extend(letters)
             return at_source
         if letters:
             return Explanation(subject, "DEAD", "an operator: `fleet dead replay` or `fleet dead purge`", None, letters)
         return self._unknown(subject)
+
+    async def _with_what_it_is_behind(self, explained: Explanation) -> Explanation:
+        """Its queue shows it when the other one is done with, and what keeps that one only its pool can tell."""
+        found = await by_id(self.client, self._queues, explained.behind) if explained.behind else None
+        if found is None:
+            return explained
+        other = await self._tracked(explained.behind, found)
+        explained.details.append(f"Message {explained.behind} is {other.state} and waits for {other.waits_for}.")
+        return replace(explained, until_ms=other.until_ms, details=explained.details + other.details)
 
     def _wall(self) -> int:
         return time.time_ns() // 1_000_000 if self.source_now_ms is None else self.source_now_ms
@@ -139,9 +149,12 @@ class Explainer:
         match view.state:
             case "leased":
                 details.append(f"Worker {view.worker} delivers it under epoch {view.epoch}.")
-                details.append("It renews the lease for as long as the request lasts.")
-                waits_for = f"its endpoint to answer worker {view.worker}"
-                return Explanation(subject, "PROCESSING", waits_for, view.until_ms, details)
+                details.append(
+                    f"Its lease ends {at(view.until_ms or 0)}, and is renewed for as long as the request lasts."
+                )
+                waits_for = f"its endpoint to answer worker {view.worker}, or the HTTP timeout of that worker"
+                # When that is only the worker knows; the lease's end would be a time at which nothing happens.
+                return Explanation(subject, "PROCESSING", waits_for, None, details)
             case "lapsed":
                 details.append(f"Worker {view.worker} (epoch {view.epoch}) has not renewed its lease.")
                 explained = await self._claimable(subject, code, pool, details)

@@ -83,7 +83,8 @@ async def _explain(
             why = "under way" if found.head_leased else "delayed"
             details.append(f"That one is {why}, and not shown again before {at(found.head_visible_at_ms)[3:]}.")
         until = found.head_visible_at_ms if hidden else None
-        return Explanation(subject, "BEHIND_AT_SOURCE", f"message {found.head_id}, older in its group", until, details)
+        waits_for = f"message {found.head_id}, older in its group"
+        return Explanation(subject, "BEHIND_AT_SOURCE", waits_for, until, details, behind=found.head_id)
     if found.visible_at_ms > now_ms:
         if found.leased:
             details.append("It was taken and is tracked by nobody: its coordinator is at it now, or has died.")

@@ -15,6 +15,8 @@ class Explanation:
     until_ms: int | None
     """None where no time can be named."""
     details: list[str] = field(default_factory=list)
+    behind: str = ""
+    """The message that it waits for, where that is another one."""
 
     def to_json(self) -> dict[str, Any]:
         return {

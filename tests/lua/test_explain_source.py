@@ -17,7 +17,7 @@ from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import QueueKeys
 from fleet.state.operate import PoolByHand
 from tests.lua.explaining import explain, served
-from tests.lua.stage import Stage, in_groups, submit
+from tests.lua.stage import Stage, entry, in_groups, submit
 
 
 class Embedded:
@@ -132,3 +132,19 @@ async def test_a_file_that_is_no_queue_is_named(stage: Stage, tmp_path: Path) ->
     found = await explain(stage, "m1", uri=f"sqlite:///{tmp_path}/no.db?queue=q")
     assert found.state == "UNKNOWN"
     assert "no.db" in found.details[0]
+
+
+async def test_one_behind_a_message_that_its_pool_holds_hears_what_keeps_that(stage: Stage, embedded: Embedded) -> None:
+    await embedded.send("m1")
+    await embedded.send("m2")
+    pool = await served(stage)
+    (received,) = await embedded.source.poll(1, 0)
+    queue = await stage.queue()
+    (tracking,) = await queue.track([(received.broker_id, "m1", "P", "g", received.handle)])
+    message = entry(received.broker_id, "g", token=tracking.token)
+    message.message_id = "m1"
+    await submit(pool, [message])
+    await pool.pause(True)
+    found = await explain(stage, "m2", uri=embedded.uri)
+    assert (found.state, found.until_ms) == ("BEHIND_AT_SOURCE", None)
+    assert "Message m1 is PAUSED and waits for `fleet pool resume P`." in found.details
