@@ -239,7 +239,7 @@ class Explainer:
             details.append(
                 f"Or it waits, or is delayed, in a queue that shows it to nobody who only looks: {', '.join(unseen)}."
             )
-        return Explanation(subject, "UNKNOWN", "nothing that can be seen from here", None, details)
+        return Explanation(subject, "UNKNOWN", "nothing", None, details)
 
 
 def _named(view: GroupView) -> str:
