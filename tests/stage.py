@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -395,7 +394,3 @@ def a_stage(directory: Path, **options: Any) -> Iterator[Stage]:
         stage = Stage(directory, server, **options)
         stack.callback(stage.stop)
         yield stage
-
-
-def pick(members: list[Member], dice: random.Random) -> Member:
-    return dice.choice(members)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import Member, Stage, a_stage, pick, until
+from tests.stage import Member, Stage, a_stage, until
 
 WORKERS, COORDINATORS, HANGING = 3, 2, 2
 DRAIN_LIMIT_S = 240
@@ -62,7 +62,7 @@ def storm(stage: Stage, dice: random.Random, *, messages: int, groups: int) -> N
         paused = [member for _, member in stopped]
         victims = stage.coordinators() if disturbance == "kill coordinator" else stage.workers()
         victims = [member for member in victims if member not in paused]
-        victim = pick(victims, dice)
+        victim = dice.choice(victims)
         if disturbance == "stop worker":
             stage.pause(victim)
             stopped.append((_longer_than_a_lease(stage), victim))
