@@ -59,20 +59,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             client=client, identity=identity, pulse=pulse, depths=depths, snapshots=snapshots,
             publishers=publishers, breakers=breakers,
         )  # fmt: skip
-        server = _Uvicorn(
-            uvicorn.Config(
-                make_app(context, tokens),
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=30,
-                timeout_graceful_shutdown=STOP_WITHIN_S,
-            )
-        )
+        server = _Uvicorn(_options(make_app(context, tokens)))
 
         def describe() -> dict[str, Any]:
             return {"address": address}
