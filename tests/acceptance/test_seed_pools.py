@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,20 +30,30 @@ ON_ITS_WAY_MS = 60
 """A request that was granted just before the change may arrive just after it."""
 
 
-def _set_concurrency(house: House, concurrency: int) -> float:
-    """Rewrite the configuration; returns the moment (ms) at which the limit was in force."""
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The limit changed somewhere between these moments (ms): a command ends some time after it took effect."""
+
+    begun_ms: float
+    done_ms: float
+
+
+def _set_concurrency(house: House, concurrency: int) -> Change:
+    """Rewrite the configuration, until the limit is in force."""
+    begun_ms = time.time() * 1000
     house.write(EIGHT={"concurrency": concurrency})
     with house.client() as client:
         key = PoolKeys("EIGHT").settings
         until(lambda: client.hget(key, "concurrency") == str(concurrency), 20, house.logs, every_s=0.002)
-    return time.time() * 1000
+    return Change(begun_ms=begun_ms, done_ms=time.time() * 1000)
 
 
-def _set_by_hand(house: House, concurrency: int) -> float:
-    """`fleet pool set`; returns the moment (ms) at which it said that it was done."""
+def _set_by_hand(house: House, concurrency: int) -> Change:
+    """`fleet pool set`, until it says that it is done."""
+    begun_ms = time.time() * 1000
     command = [FLEET, "pool", "set", "EIGHT", "--concurrency", str(concurrency), "--redis", house.redis_server.url]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
-    return time.time() * 1000
+    return Change(begun_ms=begun_ms, done_ms=time.time() * 1000)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,7 @@ def _set_by_hand(house: House, concurrency: int) -> float:
     ids=["configuration", "configuration-implied-capacity", "by-hand-implied-capacity"],
 )
 def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(
-    tmp_path: Path, set_concurrency: Callable[[House, int], float], options: dict[str, int]
+    tmp_path: Path, set_concurrency: Callable[[House, int], Change], options: dict[str, int]
 ) -> None:
     with a_house(tmp_path, pools={"EIGHT": {"concurrency": 8, **options}}) as house:
         sink = house.sink(latency_ms=50)
@@ -60,9 +71,9 @@ def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(
         house.settle_in()
         house.crew(workers=2)
         until(lambda: sink.answered("m") >= 40, 30, house.logs)
-        lowered_ms = set_concurrency(house, 2)
+        lowered = set_concurrency(house, 2)
         time.sleep(1.5)  # what is lowered is seen by watching it
-        raised_ms = set_concurrency(house, 8)
+        raised = set_concurrency(house, 8)
         # Less than the half minute for which a full pool sends back: nothing of it was.
         until(lambda: sink.answered("m") == count, 20, house.logs, every_s=0.1)
         requests = sink.requests("m")
@@ -70,13 +81,13 @@ def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(
         late = [
             r
             for r in requests
-            if lowered_ms + ON_ITS_WAY_MS < r.began_ms < raised_ms - ON_ITS_WAY_MS
+            if lowered.done_ms + ON_ITS_WAY_MS < r.began_ms < raised.begun_ms
             and active_at(requests, r.began_ms) >= 2
         ]
         assert late == [], (
-            f"{len(late)} began beside two or more, the last {late[-1].began_ms - lowered_ms:.0f} ms late"
+            f"{len(late)} began beside two or more, the last {late[-1].began_ms - lowered.done_ms:.0f} ms late"
         )
-        back = [r for r in requests if raised_ms < r.began_ms < raised_ms + 1000]
+        back = [r for r in requests if raised.done_ms < r.began_ms < raised.done_ms + 1000]
         assert max(active_at(requests, r.began_ms) for r in back) == 7, "not eight at once within a second"
         until(lambda: not house.at_source(), 20, house.logs)
         assert sorted(r.id for r in requests) == [f"m-{i:05d}" for i in range(count)], "lost, or delivered twice"
