@@ -132,8 +132,8 @@ def test_a_call_that_means_no_job_is_400(office: Office, query: str, body: str) 
 def test_jobs_of_a_server_killed_in_mid_delivery_are_claimed_again(office: Office, target: Target) -> None:
     target.answers.clear()
     id_ = office.add(targetUrl=target.url, timeoutSeconds=60)
-    with office.server() as (server, address), pytest.raises(requests.RequestException):
-        _process_and_kill(office, server, address, id_, target)
+    with office.server() as (server, address), _killing(server, target), pytest.raises(requests.RequestException):
+        office.process(address, id_)
     assert office.show(id_)["status"] == "IN_PROGRESS"
     target.answers.set()
     with office.server() as (_, address):
