@@ -103,6 +103,15 @@ def test_processes_that_start_at_once_make_the_tables_one_time(database_url: str
     engine.dispose()
 
 
+def test_threads_with_connections_of_their_own_make_the_tables_one_time(database_url: str) -> None:
+    stores = [JobStore(open_engine(parse_url(database_url))) for _ in range(8)]
+    at_once([store.migrate for store in stores])
+    with reading(stores[0].engine) as connection:
+        assert connection.execute(select(schema.schema_version)).scalars().all() == [schema.VERSION]
+    for store in stores:
+        store.close()
+
+
 def test_an_older_schema_is_brought_forward_step_by_step_and_once(store: JobStore) -> None:
     steps = {2: ["ALTER TABLE events ADD COLUMN extra text"], 3: ["UPDATE events SET extra = 'seen'"]}
     store.add_events([NewEvent(type="a", payload="1")])
@@ -303,6 +312,15 @@ def test_an_attempt_that_got_lost_on_its_way_spends_no_retry(store: JobStore) ->
     _set(store, one, attempt=5)
     one = dataclasses.replace(one, attempt=5)
     verdict = store.settle(claimed(store, one), Failed("HTTP 500"), started_ms=1, status_code=500)
+    assert verdict is not None and verdict.status == "PENDING"
+
+
+def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, clock: Hand) -> None:
+    first = claimed(store, added(store, max_retries=1))
+    clock.now_ms += 10**6
+    second = claimed(store, first)
+    assert store.settle(first, Failed("HTTP 500"), started_ms=1, status_code=500) is None
+    verdict = store.settle(second, Failed("HTTP 500"), started_ms=2, status_code=500)
     assert verdict is not None and verdict.status == "PENDING"
 
 

@@ -134,7 +134,8 @@ async def test_slow_targets_take_no_seats_of_those_who_look() -> None:
     guard = Guard(slow, tokens=Tokens())
     busy = [asyncio.create_task(ask(guard, "POST", dispatch.PATH)) for _ in range(2 * AT_ONCE)]
     await asyncio.sleep(0)
-    assert (await ask(guard, "GET", "/warnings")).status == 200
+    async with asyncio.timeout(10):
+        assert (await ask(guard, "GET", "/warnings")).status == 200
     for task in busy:
         task.cancel()
     await asyncio.gather(*busy, return_exceptions=True)
