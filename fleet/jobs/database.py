@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 
 from fleet.errors import InvalidConfig, JobStoreError, JobStoreUnavailable
@@ -18,6 +21,7 @@ from fleet.settings import Settings
 FILE = "jobs.db"
 BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10
+IDLE_S = 1.0
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -54,15 +58,16 @@ def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engi
     machine's power is delivered again. What has been added with `durable` is on disk all the same.
     """
     if url.drivername != "sqlite":
-        return create_engine(
+        engine = create_engine(
             url,
             pool_size=connections,
             max_overflow=0,
             pool_timeout=BUSY_TIMEOUT_S,
-            # A database that was restarted costs a question, not a failed call.
-            pool_pre_ping=True,
             connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "fleet"},
         )
+        event.listen(engine, "checkin", _note_use)
+        event.listen(engine, "checkout", _ask_if_idle)
+        return engine
     engine = create_engine(
         url,
         pool_size=connections,
@@ -78,15 +83,32 @@ def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engi
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    with translated(engine), engine.connect() as connection, connection.begin():
+    # In PostgreSQL each statement for itself: a transaction around it would be two more questions.
+    options = {} if engine.url.drivername == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    with translated(engine), engine.connect().execution_options(**options) as connection:
         yield connection
 
 
 @contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """One transaction: all of it, or nothing."""
-    with translated(engine), engine.connect().execution_options(fleet_writes=True) as connection, connection.begin():
+    with (
+        translated(engine),
+        _turn(engine),
+        engine.connect().execution_options(fleet_writes=True) as connection,
+        connection.begin(),
+    ):
         yield connection
+
+
+_turns: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()
+
+
+def _turn(engine: Engine) -> contextlib.AbstractContextManager[object]:
+    """SQLite has one writer at a time, and those who wait for it sleep for up to 100 ms: our own threads need not."""
+    if engine.url.drivername != "sqlite":
+        return contextlib.nullcontext()
+    return _turns.setdefault(engine, threading.Lock())
 
 
 @contextlib.contextmanager
@@ -132,6 +154,21 @@ def _prepare(synchronous: str, connection: Any, _record: Any) -> None:
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
+
+
+def _note_use(_connection: Any, record: Any) -> None:
+    record.info["used_s"] = time.monotonic()
+
+
+def _ask_if_idle(connection: Any, record: Any, _proxy: Any) -> None:
+    """A database that was restarted costs a question, not a failed call; a busy connection need not be asked."""
+    if time.monotonic() - record.info.get("used_s", time.monotonic()) < IDLE_S:
+        return
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()
+    except psycopg.Error as error:
+        raise exc.DisconnectionError(str(error)) from error
 
 
 def _begin(connection: Connection) -> None:

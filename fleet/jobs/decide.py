@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, ClassVar, assert_never
 
 from fleet.jobs.records import Job, Status
 from fleet.outcome import Delivered, Failed, Outcome, OutcomeName, Refenced, Rejected, Unreachable
@@ -18,13 +18,24 @@ class Verdict:
     error: str | None = None
     scheduled_ms: int | None = None
 
+    COLUMNS: ClassVar = (
+        "status", "claimed_until_ms", "last_error", "completed_ms", "attempt", "scheduled_ms", "queued_ms",
+        "queued_epoch",
+    )  # fmt: skip
+
     def changes(self, job: Job, now_ms: int) -> dict[str, Any]:
-        """The columns of the job that change."""
-        common = {"status": self.status, "claimed_until_ms": None, "last_error": self.error}
-        if self.status != "PENDING":
-            return {**common, "completed_ms": now_ms}
-        again = {"attempt": job.attempt + 1, "scheduled_ms": self.scheduled_ms}
-        return {**common, **again, "queued_ms": None, "queued_epoch": None}
+        """What `COLUMNS` of the job become."""
+        again = self.status == "PENDING"
+        return {
+            "status": self.status,
+            "claimed_until_ms": None,
+            "last_error": self.error,
+            "completed_ms": None if again else now_ms,
+            "attempt": job.attempt + 1 if again else job.attempt,
+            "scheduled_ms": self.scheduled_ms if again else job.scheduled_ms,
+            "queued_ms": None if again else job.queued_ms,
+            "queued_epoch": None if again else job.queued_epoch,
+        }
 
 
 def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Verdict:

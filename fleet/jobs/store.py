@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Engine,
+    Integer,
     RowMapping,
     Table,
     and_,
+    bindparam,
     case,
+    cast,
     delete,
     func,
-    literal,
     or_,
     select,
     update,
@@ -48,7 +51,7 @@ from fleet.jobs.records import (
     Subscription,
 )
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
-from fleet.outcome import Outcome
+from fleet.outcome import Delivered, Outcome
 from fleet.settings import Settings
 from fleet.sources import ulid
 
@@ -65,6 +68,37 @@ def open_store(
     store = JobStore(open_engine(database_url(settings), connections=connections, durable=durable), clock=clock)
     store.migrate()
     return store
+
+
+# Made once: SQLAlchemy takes longer to make these than a database takes to run them.
+_WANTED = and_(dispatch_jobs.c.id == bindparam("job"), dispatch_jobs.c.attempt == bindparam("turn", type_=Integer))
+_LAPSED = func.coalesce(dispatch_jobs.c.claimed_until_ms, 0) <= bindparam("now", type_=BigInteger)
+_LATE = and_(dispatch_jobs.c.expires_ms.is_not(None), dispatch_jobs.c.expires_ms <= bindparam("now", type_=BigInteger))
+_UNTIL = (
+    bindparam("now", type_=BigInteger)
+    + bindparam("margin", type_=BigInteger)
+    + cast(dispatch_jobs.c.timeout_seconds, BigInteger) * 1000
+)
+_FREE = or_(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), and_(dispatch_jobs.c.status == "IN_PROGRESS", _LAPSED))
+_CLAIM = (
+    update(dispatch_jobs)
+    .where(_WANTED, _FREE)
+    .values(
+        status=case((_LATE, "EXPIRED"), else_="IN_PROGRESS"),
+        claimed_until_ms=case((_LATE, None), else_=_UNTIL),
+        completed_ms=case((_LATE, bindparam("now", type_=BigInteger)), else_=None),
+    )
+    .returning(*dispatch_jobs.c)
+)
+# Whether a claim is still ours: its end is the mark of a claim, as each later one ends later.
+_OURS = and_(
+    _WANTED,
+    dispatch_jobs.c.status == "IN_PROGRESS",
+    dispatch_jobs.c.claimed_until_ms == bindparam("until", type_=BigInteger),
+)
+_HELD = select(dispatch_jobs.c.id).where(_OURS).with_for_update()
+_SETTLE = update(dispatch_jobs).where(_OURS).values({name: bindparam(name) for name in Verdict.COLUMNS})
+_JOB = select(dispatch_jobs).where(dispatch_jobs.c.id == bindparam("job"))
 
 
 class JobStore:
@@ -195,21 +229,9 @@ class JobStore:
 
     def claim(self, job_id: str, attempt: int, *, margin_ms: int = MARGIN_MS) -> Claim:
         """PENDING or QUEUED, or IN_PROGRESS past its time → IN_PROGRESS. Of two claimers one is told `Claimed`."""
-        now_ms, table = self._clock.wall_ms(), dispatch_jobs
-        free = or_(
-            table.c.status.in_(("PENDING", "QUEUED")),
-            and_(table.c.status == "IN_PROGRESS", func.coalesce(table.c.claimed_until_ms, 0) <= now_ms),
-        )
-        mine = and_(table.c.id == job_id, table.c.attempt == attempt, free)
-        late = and_(table.c.expires_ms.is_not(None), table.c.expires_ms <= now_ms)
-        until = literal(now_ms + margin_ms) + table.c.timeout_seconds * 1000
-        taken = {
-            "status": case((late, "EXPIRED"), else_="IN_PROGRESS"),
-            "claimed_until_ms": case((late, None), else_=until),
-            "completed_ms": case((late, now_ms), else_=None),
-        }
+        given = {"job": job_id, "turn": attempt, "now": self._clock.wall_ms(), "margin": margin_ms}
         with writing(self.engine) as connection:
-            row = connection.execute(update(table).where(mine).values(taken).returning(*table.c)).mappings().first()
+            row = connection.execute(_CLAIM, given).mappings().first()
             found = _job(connection, job_id) if row is None else _as_job(row)
         if row is not None and found is not None:
             return Claimed(found) if found.status == "IN_PROGRESS" else Expired()
@@ -225,19 +247,18 @@ class JobStore:
         ended_ms = self._clock.wall_ms() if ended_ms is None else ended_ms
         with writing(self.engine) as connection:
             # The job first: whoever else settles it waits here, and the attempts counted below are all there are.
-            held = connection.execute(
-                select(dispatch_jobs.c.id).where(_claimed_as(job)).with_for_update()
-            ).first()  # fmt: skip
-            verdict = decide(job, outcome, failed_before=_failed_attempts(connection, job), now_ms=ended_ms)
+            held = connection.execute(_HELD, _mark(job)).first() is not None
+            failed = 0 if isinstance(outcome, Delivered) else _failed_attempts(connection, job)
+            verdict = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
             record = Attempt(
                 job_id=job.id, attempt=job.attempt, started_ms=started_ms, ended_ms=ended_ms, status_code=status_code,
                 outcome=verdict.outcome, error=verdict.error, target_url=job.target_url, msg_group=job.msg_group,
                 pool=job.pool,
             )  # fmt: skip
             _insert_new(connection, dispatch_attempts, [dataclasses.asdict(record)])
-            if held is None:
+            if not held:
                 return None
-            connection.execute(update(dispatch_jobs).where(_claimed_as(job)).values(verdict.changes(job, ended_ms)))
+            connection.execute(_SETTLE, {**_mark(job), **verdict.changes(job, ended_ms)})
         return verdict
 
     # Subscriptions --------------------------------------------------------------------------------
@@ -274,14 +295,9 @@ def _of(group: str | None, pool: str | None) -> list[ColumnElement[bool]]:
     return [column == wanted for column, wanted in named if wanted is not None]
 
 
-def _claimed_as(job: Job) -> ColumnElement[bool]:
-    """Whether the claim is still ours: its end is the mark of a claim, as each later one ends later."""
-    return and_(
-        dispatch_jobs.c.id == job.id,
-        dispatch_jobs.c.status == "IN_PROGRESS",
-        dispatch_jobs.c.attempt == job.attempt,
-        dispatch_jobs.c.claimed_until_ms == job.claimed_until_ms,
-    )
+def _mark(job: Job) -> dict[str, Any]:
+    """What `_OURS` compares."""
+    return {"job": job.id, "turn": job.attempt, "until": job.claimed_until_ms}
 
 
 def _failed_attempts(connection: Connection, job: Job) -> int:
@@ -304,7 +320,7 @@ def why_not(found: Job | None, attempt: int) -> Busy | Over:
 
 
 def _job(connection: Connection, job_id: str) -> Job | None:
-    row = connection.execute(select(dispatch_jobs).where(dispatch_jobs.c.id == job_id)).mappings().first()
+    row = connection.execute(_JOB, {"job": job_id}).mappings().first()
     return None if row is None else _as_job(row)
 
 

@@ -157,7 +157,10 @@ def test_a_database_that_goes_away_is_named_and_one_that_came_back_is_used() -> 
         store.close()
 
 
-def test_connections_of_a_restarted_database_are_replaced(store: JobStore) -> None:
+def test_idle_connections_of_a_restarted_database_are_replaced(
+    store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleet.jobs.database.IDLE_S", 0.0)
     store.stats()
     if store.engine.dialect.name == "postgresql":
         other = open_engine(store.engine.url)
