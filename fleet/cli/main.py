@@ -7,7 +7,22 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from fleet.cli import breakers, check, config, dead, explain, group, look, pool, processes, produce, server, warnings
+from fleet.cli import (
+    breakers,
+    check,
+    config,
+    dead,
+    events,
+    explain,
+    group,
+    jobs,
+    look,
+    pool,
+    processes,
+    produce,
+    server,
+    warnings,
+)
 from fleet.cli.base import Group, example, run_command
 
 
@@ -24,7 +39,10 @@ def fleet() -> None:
     """Deliver messages by HTTP: in order within a group, concurrently across groups."""
 
 
-for _family in (processes, server, produce, look, explain, pool, group, dead, warnings, config, breakers, check):
+_FAMILIES = (
+    processes, server, produce, jobs, events, look, explain, pool, group, dead, warnings, config, breakers, check,
+)  # fmt: skip
+for _family in _FAMILIES:
     for _command in _family.commands:
         fleet.add_command(_command)
 
