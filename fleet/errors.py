@@ -7,9 +7,12 @@ FleetError
 │   ├── StateUnavailable    Redis cannot be reached, or refuses us
 │   ├── StateFull           Redis has no memory left for what we asked
 │   └── Fenced              somebody with a newer epoch has taken over
-└── SourceError
-    ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
-    └── SourceFull          the queue cannot take more (a full disk, a quota)
+├── SourceError
+│   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
+│   └── SourceFull          the queue cannot take more (a full disk, a quota)
+├── InvalidJob              a job, an event or a subscription that can never be accepted
+└── JobStoreError           the database of jobs refuses the call
+    └── JobStoreUnavailable it cannot be reached just now; trying again may help
 """
 
 from __future__ import annotations
@@ -56,3 +59,15 @@ class SourceUnavailable(SourceError):
 
 class SourceFull(SourceError):
     """The queue cannot take more messages."""
+
+
+class InvalidJob(FleetError):
+    """The job can never be accepted."""
+
+
+class JobStoreError(FleetError):
+    """The job store refused the call."""
+
+
+class JobStoreUnavailable(JobStoreError):
+    """The job store cannot be reached."""

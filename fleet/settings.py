@@ -100,6 +100,8 @@ class OpsSettings:
 class DatabaseSettings:
     url: str = _setting("", hidden=True)
     """The job store; empty: SQLite in `data_dir`."""
+    app_key: str = _setting("", hidden=True)
+    """Signs the tokens of the processing endpoint; empty: one that is made and kept in `data_dir`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

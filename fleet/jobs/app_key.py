@@ -1,0 +1,60 @@
+"""The key that the pipeline and the processing endpoint share, and the token of a job that is made with it."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from fleet.errors import InvalidConfig
+from fleet.settings import Settings
+
+FILE = "app.key"
+
+
+def app_key(settings: Settings) -> bytes:
+    """The one that is set, else the one of this machine, made at its first use."""
+    if settings.database.app_key:
+        return settings.database.app_key.encode()
+    return _kept(settings.data_dir / FILE)
+
+
+def token_of(key: bytes, job_id: str) -> str:
+    return hmac.digest(key, job_id.encode(), "sha256").hex()
+
+
+def is_token_of(key: bytes, job_id: str, token: str) -> bool:
+    """In the same time whatever it is compared with."""
+    return hmac.compare_digest(token_of(key, job_id).encode(), token.encode())
+
+
+def _kept(file: Path) -> bytes:
+    found = _read(file)
+    if found:
+        return found
+    file.parent.mkdir(parents=True, exist_ok=True)
+    own = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as writer:
+            writer.write(secrets.token_hex(32).encode())
+            writer.flush()
+            os.fsync(writer.fileno())
+        # A link appears whole or not at all, and of two processes that start at once one wins.
+        with suppress(FileExistsError):
+            os.link(own, file)
+    finally:
+        own.unlink()
+    found = _read(file)
+    if not found:
+        raise InvalidConfig(f"{file} is empty: remove it, and a new key is made")
+    return found
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes().strip()
+    except FileNotFoundError:
+        return b""

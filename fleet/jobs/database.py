@@ -1,0 +1,136 @@
+"""Connections to the job store: which database, how it is opened, and its errors in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
+
+from fleet.errors import InvalidConfig, JobStoreError, JobStoreUnavailable
+from fleet.settings import Settings
+
+FILE = "jobs.db"
+BUSY_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 10
+_DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+    "sqlite": "sqlite",
+}
+
+
+def database_url(settings: Settings) -> URL:
+    """The database that is set, else a file in `data_dir`."""
+    if not settings.database.url:
+        return URL.create("sqlite", database=str(settings.data_dir.absolute() / FILE))
+    return parse_url(settings.database.url)
+
+
+def parse_url(given: str) -> URL:
+    """InvalidConfig does not quote it: it may hold a password."""
+    try:
+        url = make_url(given)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidConfig("the database's URL is none: postgresql://USER@HOST/NAME or sqlite:///FILE") from None
+    driver = _DRIVERS.get(url.drivername)
+    if driver is None:
+        raise InvalidConfig(f"no database of kind {url.drivername[:40]}: postgresql:// or sqlite:///FILE")
+    if driver == "sqlite" and (url.host or not url.database or url.database == ":memory:"):
+        raise InvalidConfig("the database's URL names no file: sqlite:///FILE")
+    return url.set(drivername=driver)
+
+
+def open_engine(url: URL, *, connections: int = 8) -> Engine:
+    """Opens nothing yet. `connections`: how many threads may use it at once."""
+    if url.drivername != "sqlite":
+        return create_engine(
+            url,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=BUSY_TIMEOUT_S,
+            # A database that was restarted costs a question, not a failed call.
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "fleet"},
+        )
+    engine = create_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=BUSY_TIMEOUT_S,
+        # The driver begins transactions where it thinks fit; `_begin` does it instead.
+        connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    with translated(engine), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction: all of it, or nothing."""
+    with translated(engine), engine.connect().execution_options(fleet_writes=True) as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
+def translated(engine: Engine) -> Iterator[None]:
+    try:
+        if engine.url.drivername == "sqlite":
+            Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
+        raise JobStoreUnavailable(f"job store {place(engine.url)}: {_words(error)}") from error
+    except exc.DBAPIError as error:
+        kind = JobStoreUnavailable if error.connection_invalidated else JobStoreError
+        raise kind(f"job store {place(engine.url)}: {_words(error)}") from error
+    except OSError as error:
+        raise JobStoreUnavailable(f"job store {place(engine.url)}: {error.strerror or error}") from error
+
+
+def place(url: URL) -> str:
+    """For people: without user and password."""
+    if url.drivername == "sqlite":
+        return str(url.database)
+    port = f":{url.port}" if url.port else ""
+    return f"{url.host or 'localhost'}{port}/{url.database or ''}"
+
+
+def _words(error: exc.SQLAlchemyError) -> str:
+    """The database's own, in one line, without the statement and its values."""
+    original = getattr(error, "orig", None)
+    lines = [line.strip() for line in str(original or error).splitlines() if line.strip()]
+    return "; ".join(lines[:3]) or type(error).__name__
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    db: sqlite3.Connection = connection
+    # What `fleet jobs add` has taken is on disk: FULL, where WAL alone would lose the last commits with the power.
+    for pragma in ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY", "trusted_schema = OFF"):
+        db.execute(f"PRAGMA {pragma}")
+    # Two processes that open a new file at once collide here, and SQLite does not wait for this lock.
+    give_up = time.monotonic() + BUSY_TIMEOUT_S
+    while db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    # With the write lock from the start: a transaction that reads first could not be sure to get it later.
+    writes = connection.get_execution_options().get("fleet_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,285 @@
+"""The job store: every change of a job, each guarded by the status and the attempt that it changes from.
+
+Blocking calls, safe from several threads. An event loop calls them on threads of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    RowMapping,
+    Table,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from fleet.clock import Clock, SystemClock
+from fleet.jobs import schema
+from fleet.jobs.database import database_url, open_engine, reading, translated, writing
+from fleet.jobs.decide import Verdict, decide
+from fleet.jobs.records import (
+    Added,
+    Attempt,
+    Busy,
+    Claim,
+    Claimed,
+    Expired,
+    Job,
+    NewEvent,
+    NewJob,
+    Over,
+    Subscription,
+)
+from fleet.jobs.schema import FINISHED, STATUSES, Status, dispatch_attempts, dispatch_jobs, events, subscriptions
+from fleet.outcome import Outcome
+from fleet.settings import Settings
+from fleet.sources import ulid
+
+MARGIN_MS = 15_000
+"""Added to a job's timeout in a claim: what a server may need besides the delivery itself, and its clock be off."""
+
+_NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
+
+
+def open_store(settings: Settings, *, connections: int = 8, clock: Clock | None = None) -> JobStore:
+    """With its tables there and as they have to be."""
+    store = JobStore(open_engine(database_url(settings), connections=connections), clock=clock)
+    store.migrate()
+    return store
+
+
+class JobStore:
+    def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
+        self.engine = engine
+        self._clock = clock or SystemClock()
+        self._last = (0, "")
+
+    def migrate(self) -> None:
+        with translated(self.engine):
+            schema.migrate(self.engine)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    # Adding ---------------------------------------------------------------------------------------
+
+    def add_jobs(self, jobs: Sequence[NewJob]) -> Added:
+        """All in one transaction. One whose id or idempotency key is there already changes nothing."""
+        if not jobs:
+            return Added()
+        rows = self._rows(jobs)
+        with writing(self.engine) as connection:
+            return _insert_new(connection, dispatch_jobs, rows)
+
+    def add_events(self, given: Sequence[NewEvent]) -> Added:
+        if not given:
+            return Added()
+        now_ms = self._clock.wall_ms()
+        rows = [
+            {**dataclasses.asdict(one), "id": one.id or fresh, "created_ms": now_ms}
+            for one, fresh in zip(given, ulid.take(len(given), now_ms), strict=True)
+        ]
+        with writing(self.engine) as connection:
+            return _insert_new(connection, events, rows)
+
+    def _rows(self, jobs: Sequence[NewJob]) -> list[dict[str, Any]]:
+        now_ms = self._clock.wall_ms()
+        rows: list[dict[str, Any]] = []
+        for job, fresh in zip(jobs, ulid.take(len(jobs), now_ms), strict=True):
+            row = {name: getattr(job, name) for name in _NEW_JOB}
+            row["id"] = job.id or fresh
+            last_ms, last_id = self._last
+            created_ms = max(now_ms, last_ms)
+            # The order of a group is (sequence, created_ms, id). Ids that were given do not rise by themselves, and
+            # job-10 must not overtake job-9 because both came within a millisecond.
+            if created_ms == last_ms and row["id"] <= last_id:
+                created_ms += 1
+            self._last = (created_ms, row["id"])
+            rows.append({**row, "created_ms": created_ms, "status": "PENDING", "attempt": 1})
+        return rows
+
+    # Looking --------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> Job | None:
+        with reading(self.engine) as connection:
+            return _job(connection, job_id)
+
+    def jobs(
+        self, *, status: str | None = None, group: str | None = None, pool: str | None = None, limit: int = 100
+    ) -> list[Job]:
+        """The newest first; `limit` 0 is all."""
+        question = select(dispatch_jobs).order_by(dispatch_jobs.c.created_ms.desc(), dispatch_jobs.c.id.desc())
+        for column, wanted in (("status", status), ("msg_group", group), ("pool", pool)):
+            if wanted is not None:
+                question = question.where(dispatch_jobs.c[column] == wanted)
+        if limit:
+            question = question.limit(limit)
+        with reading(self.engine) as connection:
+            return [_as_job(row) for row in connection.execute(question).mappings()]
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        question = select(dispatch_attempts).where(dispatch_attempts.c.job_id == job_id)
+        with reading(self.engine) as connection:
+            rows = connection.execute(question.order_by(dispatch_attempts.c.started_ms)).mappings()
+            return [Attempt(**row) for row in rows]
+
+    def stats(self) -> dict[Status, int]:
+        """How many there are of each status, also of those of which there is none."""
+        question = select(dispatch_jobs.c.status, func.count()).group_by(dispatch_jobs.c.status)
+        with reading(self.engine) as connection:
+            found: dict[str, int] = dict(connection.execute(question).tuples().all())
+        return {status: found.get(status, 0) for status in STATUSES}
+
+    # By hand --------------------------------------------------------------------------------------
+
+    def retry(self, job_id: str) -> bool:
+        """ERROR → PENDING, as the next attempt. False: it is not in ERROR."""
+        with writing(self.engine) as connection:
+            job = _job(connection, job_id)
+            if job is None or job.status != "ERROR":
+                return False
+            again = {"attempt": job.attempt + 1, "scheduled_ms": None, "completed_ms": None, "queued_ms": None}
+            return change(connection, job.id, job.attempt, "ERROR", "PENDING", **again, queued_epoch=None)
+
+    def cancel(self, job_id: str) -> bool:
+        """PENDING or QUEUED → CANCELLED. False: it is under way or finished, or there is none."""
+        with writing(self.engine) as connection:
+            for origin in ("PENDING", "QUEUED"):
+                job = _job(connection, job_id)
+                if job is not None and job.status == origin:
+                    now_ms = self._clock.wall_ms()
+                    if change(connection, job.id, job.attempt, job.status, "CANCELLED", completed_ms=now_ms):
+                        return True
+        return False
+
+    # Processing -----------------------------------------------------------------------------------
+
+    def claim(self, job_id: str, attempt: int, *, margin_ms: int = MARGIN_MS) -> Claim:
+        """PENDING or QUEUED, or IN_PROGRESS past its time → IN_PROGRESS. Of two claimers one is told `Claimed`."""
+        now_ms, table = self._clock.wall_ms(), dispatch_jobs
+        free = or_(
+            table.c.status.in_(("PENDING", "QUEUED")),
+            and_(table.c.status == "IN_PROGRESS", func.coalesce(table.c.claimed_until_ms, 0) <= now_ms),
+        )
+        mine = and_(table.c.id == job_id, table.c.attempt == attempt, free)
+        late = and_(table.c.expires_ms.is_not(None), table.c.expires_ms <= now_ms)
+        until = literal(now_ms + margin_ms) + table.c.timeout_seconds * 1000
+        taken = {
+            "status": case((late, "EXPIRED"), else_="IN_PROGRESS"),
+            "claimed_until_ms": case((late, None), else_=until),
+            "completed_ms": case((late, now_ms), else_=None),
+        }
+        with writing(self.engine) as connection:
+            row = connection.execute(update(table).where(mine).values(taken).returning(*table.c)).mappings().first()
+            found = _job(connection, job_id) if row is None else _as_job(row)
+        if row is not None and found is not None:
+            return Claimed(found) if found.status == "IN_PROGRESS" else Expired()
+        return _why_not(found, attempt)
+
+    def settle(
+        self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
+    ) -> Verdict | None:
+        """Record the attempt of a job as it was claimed, and what follows. None: somebody else has it by now.
+
+        The attempt is recorded all the same: it was made.
+        """
+        ended_ms = self._clock.wall_ms() if ended_ms is None else ended_ms
+        with writing(self.engine) as connection:
+            # The job first: whoever else settles it waits here, and the attempts counted below are all there are.
+            held = connection.execute(
+                select(dispatch_jobs.c.id).where(_claimed_as(job)).with_for_update()
+            ).first()  # fmt: skip
+            verdict = decide(job, outcome, failed_before=_failed_attempts(connection, job), now_ms=ended_ms)
+            record = Attempt(
+                job_id=job.id, attempt=job.attempt, started_ms=started_ms, ended_ms=ended_ms, status_code=status_code,
+                outcome=verdict.outcome, error=verdict.error, target_url=job.target_url, msg_group=job.msg_group,
+                pool=job.pool,
+            )  # fmt: skip
+            _insert_new(connection, dispatch_attempts, [dataclasses.asdict(record)])
+            if held is None:
+                return None
+            connection.execute(update(dispatch_jobs).where(_claimed_as(job)).values(verdict.changes(job, ended_ms)))
+        return verdict
+
+    # Subscriptions --------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> bool:
+        """False: there is one of that name already."""
+        row = {**dataclasses.asdict(subscription), "created_ms": self._clock.wall_ms()}
+        with writing(self.engine) as connection:
+            return bool(_insert_new(connection, subscriptions, [row]).ids)
+
+    def subscriptions(self) -> list[Subscription]:
+        with reading(self.engine) as connection:
+            rows = connection.execute(select(subscriptions).order_by(subscriptions.c.name)).mappings()
+            return [Subscription(**row) for row in rows]
+
+
+def change(
+    connection: Connection, job_id: str, attempt: int, from_status: str, to_status: Status, **values: Any
+) -> bool:
+    """One guarded change of status. False: the job is not what it was, and nothing has changed."""
+    guard = and_(
+        dispatch_jobs.c.id == job_id, dispatch_jobs.c.attempt == attempt, dispatch_jobs.c.status == from_status
+    )
+    done = connection.execute(update(dispatch_jobs).where(guard).values(status=to_status, **values))
+    return done.rowcount == 1
+
+
+def _claimed_as(job: Job) -> ColumnElement[bool]:
+    """Whether the claim is still ours: its end is the mark of a claim, as each later one ends later."""
+    return and_(
+        dispatch_jobs.c.id == job.id,
+        dispatch_jobs.c.status == "IN_PROGRESS",
+        dispatch_jobs.c.attempt == job.attempt,
+        dispatch_jobs.c.claimed_until_ms == job.claimed_until_ms,
+    )
+
+
+def _failed_attempts(connection: Connection, job: Job) -> int:
+    """How many earlier attempts ended badly. Not the attempt's number: one that got lost was not the target's fault."""
+    question = select(func.count(func.distinct(dispatch_attempts.c.attempt))).where(
+        dispatch_attempts.c.job_id == job.id, dispatch_attempts.c.attempt < job.attempt
+    )
+    return int(connection.execute(question).scalar_one())
+
+
+def _why_not(found: Job | None, attempt: int) -> Claim:
+    if found is None:
+        return Over("there is no such job")
+    if found.status in FINISHED:
+        return Over(f"the job is {found.status}")
+    if found.attempt != attempt:
+        return Over(f"attempt {found.attempt} is the one that counts now")
+    return Busy(found.claimed_until_ms or 0)
+
+
+def _job(connection: Connection, job_id: str) -> Job | None:
+    row = connection.execute(select(dispatch_jobs).where(dispatch_jobs.c.id == job_id)).mappings().first()
+    return None if row is None else _as_job(row)
+
+
+def _as_job(row: RowMapping) -> Job:
+    return Job(**row)
+
+
+def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> Added:
+    key = next(iter(table.primary_key.columns))
+    if connection.dialect.name == "postgresql":
+        ours = postgresql.insert(table).on_conflict_do_nothing().returning(key)
+    else:
+        ours = sqlite.insert(table).on_conflict_do_nothing().returning(key)
+    ids = tuple(connection.execute(ours, rows).scalars())
+    return Added(ids, len(rows) - len(ids))
