@@ -7,7 +7,21 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from fleet.cli import breakers, check, config, dead, explain, group, look, pool, processes, produce, server, warnings
+from fleet.cli import (
+    breakers,
+    check,
+    config,
+    dead,
+    explain,
+    feed,
+    group,
+    look,
+    pool,
+    processes,
+    produce,
+    server,
+    warnings,
+)
 from fleet.cli.base import Group, example, run_command
 
 
@@ -24,7 +38,7 @@ def fleet() -> None:
     """Deliver messages by HTTP: in order within a group, concurrently across groups."""
 
 
-for _family in (processes, server, produce, look, explain, pool, group, dead, warnings, config, breakers, check):
+for _family in (processes, server, feed, produce, look, explain, pool, group, dead, warnings, config, breakers, check):
     for _command in _family.commands:
         fleet.add_command(_command)
 

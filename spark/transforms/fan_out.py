@@ -17,19 +17,23 @@ def jobs_of(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
     asking = subscriptions.select("*", F.split("pattern", SEPARATOR).alias("wanted"))
     # The number of segments is what can be hashed; the rest is asked of the few that have as many.
     as_long = F.size("said") == F.size("wanted")
-    return heard.join(F.broadcast(asking), as_long & _each_segment_fits()).select(
-        _job_id().alias("id"),
-        F.col("id").alias("event_id"),
-        F.col("name").alias("subscription"),
-        F.col("type").alias("code"),
-        "target_url",
-        "payload",
-        "mode",
-        "pool",
-        F.concat_ws(SEPARATOR, "name", "message_group").alias("joined_group"),
-        "message_group",
-        "created_ms",
-    ).transform(_with_group)
+    return (
+        heard.join(F.broadcast(asking), as_long & _each_segment_fits())
+        .select(
+            _job_id().alias("id"),
+            F.col("id").alias("event_id"),
+            F.col("name").alias("subscription"),
+            F.col("type").alias("code"),
+            "target_url",
+            "payload",
+            "mode",
+            "pool",
+            F.concat_ws(SEPARATOR, "name", "message_group").alias("joined_group"),
+            "message_group",
+            "created_ms",
+        )
+        .transform(_with_group)
+    )
 
 
 def _with_group(jobs: DataFrame) -> DataFrame:

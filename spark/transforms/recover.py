@@ -14,7 +14,8 @@ def suspects(jobs: DataFrame, *, now_ms: int, threshold_ms: int, oldest_waiting_
     A message goes in before its job is marked, and the queue's oldest one is no younger than any other: a job that was
     marked before the oldest came in has no message there. `oldest_waiting_ms` is now where the queue is empty.
     """
-    marked_ms = F.coalesce("queued_ms", "created_ms")
+    # One that was taken up before its epoch was marked has no such time; its claim ends later than that.
+    marked_ms = F.coalesce("queued_ms", "claimed_until_ms", "created_ms")
     silent = (F.col("status") == "QUEUED") & (marked_ms <= now_ms - threshold_ms)
     abandoned = (F.col("status") == "IN_PROGRESS") & (F.coalesce("claimed_until_ms", F.lit(0)) <= now_ms)
     return jobs.filter((silent | abandoned) & (marked_ms < oldest_waiting_ms))
@@ -27,12 +28,13 @@ def to_reset(jobs: DataFrame, lost: DataFrame) -> DataFrame:
     )
     ordered = (F.col("mode") != IMMEDIATE) & F.col("message_group").isNotNull()
     firsts = (
-        marked.filter(F.col("lost") & ordered)
-        .groupBy("message_group")
-        .agg(F.min(F.struct(*ORDER)).alias("first_lost"))
+        marked.filter(F.col("lost") & ordered).groupBy("message_group").agg(F.min(F.struct(*ORDER)).alias("first_lost"))
     )
     behind = (
-        F.col("first_lost").isNotNull() & ordered & (F.col("status") == "QUEUED") & (F.struct(*ORDER) > F.col("first_lost"))
+        F.col("first_lost").isNotNull()
+        & ordered
+        & (F.col("status") == "QUEUED")
+        & (F.struct(*ORDER) > F.col("first_lost"))
     )
     return (
         marked.join(F.broadcast(firsts), "message_group", "left")
