@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import threading
 import time
@@ -54,7 +55,7 @@ class Line:
         except BaseException:
             self._end_thread()
             raise
-        owner = f"feed-{socket.gethostname()}-{os.getpid()}"
+        owner = f"feed-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         self._lease = Lease(
             client=self._client, key=FleetKeys.feed, owner=owner, ttl_ms=self._ttl_ms, clock=SystemClock()
         )

@@ -1,4 +1,4 @@
-"""A Spark session as the pipeline needs it, opened when it is first used: that takes seconds, and often nothing is due."""
+"""A Spark session as the pipeline needs it, opened at its first use: that takes seconds, and often nothing is due."""
 
 from __future__ import annotations
 

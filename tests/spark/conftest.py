@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark.session import Spark
+from tests.servers import RedisServer
+from tests.spark.driver import Ground
 
 QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -24,3 +27,12 @@ def the_spark() -> Iterator[Spark]:
 @pytest.fixture(scope="session")
 def session(the_spark: Spark) -> SparkSession:
     return the_spark.session
+
+
+@pytest.fixture
+def ground(tmp_path: Path, redis_server: RedisServer, the_spark: Spark) -> Iterator[Ground]:
+    made = Ground(tmp_path, redis_server, the_spark)
+    try:
+        yield made
+    finally:
+        made.store.close()
