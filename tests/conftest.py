@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.moto_server import MotoServer, aws_settings, running_moto
 from tests.nats_server import NatsServer, running_nats
+from tests.postgres_server import PostgresServer, running_postgres
 from tests.servers import (
     RedisCluster,
     RedisServer,
@@ -71,6 +73,30 @@ def activemq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Active
     """A real ActiveMQ. Each test takes queues of its own; one that stops or kills a broker starts its own."""
     with running_activemq(tmp_path_factory.mktemp("activemq")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A real PostgreSQL. A test that stops or kills one starts its own."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database of its own."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty job store of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

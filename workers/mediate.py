@@ -17,10 +17,10 @@ from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.delivery.reply import Reply
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
+from fleet.signatures import Signatures, Unsignable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
 from workers.gate import Gate, gate
-from workers.sign import Signatures, Unsignable
 
 ATTEMPTS = 3
 BACKOFF_S = (1.0, 2.0)

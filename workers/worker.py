@@ -18,6 +18,7 @@ from fleet.errors import StateError
 from fleet.metrics import Histograms
 from fleet.outcome import Failed, Outcome, Rejected, Unreachable
 from fleet.process import Life
+from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, WAKE_CHANNEL
@@ -29,7 +30,6 @@ from workers.complain import Complaints
 from workers.gate import Gate
 from workers.mediate import Mediator
 from workers.settle import Reporter, name_of, settle
-from workers.sign import Signatures
 
 log = logging.getLogger("fleet.worker")
 

@@ -12,9 +12,11 @@ from fleet.cli import (
     check,
     config,
     dead,
+    events,
     explain,
     feed,
     group,
+    jobs,
     look,
     pool,
     processes,
@@ -38,7 +40,11 @@ def fleet() -> None:
     """Deliver messages by HTTP: in order within a group, concurrently across groups."""
 
 
-for _family in (processes, server, feed, produce, look, explain, pool, group, dead, warnings, config, breakers, check):
+_FAMILIES = (
+    processes, server, produce, jobs, events, feed, look, explain, pool, group, dead, warnings, config, breakers,
+    check,
+)  # fmt: skip
+for _family in _FAMILIES:
     for _command in _family.commands:
         fleet.add_command(_command)
 

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,12 @@ def parse_url(given: str) -> URL:
     return url.set(drivername=driver)
 
 
-def open_engine(url: URL, *, connections: int = 8) -> Engine:
-    """Opens nothing yet. `connections`: how many threads may use it at once."""
+def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engine:
+    """Opens nothing yet. `connections`: how many threads may use it at once.
+
+    Not `durable`: SQLite does not wait for the disk at each commit. For claims and outcomes: one that is lost with the
+    machine's power is delivered again. What has been added with `durable` is on disk all the same.
+    """
     if url.drivername != "sqlite":
         return create_engine(
             url,
@@ -66,7 +71,7 @@ def open_engine(url: URL, *, connections: int = 8) -> Engine:
         # The driver begins transactions where it thinks fit; `_begin` does it instead.
         connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
     )
-    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "connect", partial(_prepare, "FULL" if durable else "NORMAL"))
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -114,10 +119,9 @@ def _words(error: exc.SQLAlchemyError) -> str:
     return "; ".join(lines[:3]) or type(error).__name__
 
 
-def _prepare(connection: Any, _record: Any) -> None:
+def _prepare(synchronous: str, connection: Any, _record: Any) -> None:
     db: sqlite3.Connection = connection
-    # What `fleet jobs add` has taken is on disk: FULL, where WAL alone would lose the last commits with the power.
-    for pragma in ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY", "trusted_schema = OFF"):
+    for pragma in (f"synchronous = {synchronous}", "temp_store = MEMORY", "trusted_schema = OFF"):
         db.execute(f"PRAGMA {pragma}")
     # Two processes that open a new file at once collide here, and SQLite does not wait for this lock.
     give_up = time.monotonic() + BUSY_TIMEOUT_S

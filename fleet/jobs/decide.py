@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from fleet.jobs.records import Job
-from fleet.jobs.schema import Status
+from fleet.jobs.records import Job, Status
 from fleet.outcome import Delivered, Failed, Outcome, OutcomeName, Refenced, Rejected, Unreachable
 
 RETRY_DELAYS_S = (5, 15, 30, 60, 120)

@@ -1,12 +1,19 @@
-"""What the job store holds, as Python sees it. Fields are the columns of `schema.py`."""
+"""What the job store holds, as Python sees it. Fields are the columns of `schema.py`.
+
+Needs no SQLAlchemy, like `read.py` and `shown.py`: every command imports them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal, get_args
 
-from fleet.jobs.schema import Status
 from fleet.message import DEFAULT_POOL, DispatchMode
+
+Status = Literal["PENDING", "QUEUED", "IN_PROGRESS", "COMPLETED", "ERROR", "EXPIRED", "CANCELLED"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+FINISHED: frozenset[Status] = frozenset({"COMPLETED", "ERROR", "EXPIRED", "CANCELLED"})
+MODES: tuple[DispatchMode, ...] = get_args(DispatchMode)
 
 DEFAULT_SEQUENCE = 99
 DEFAULT_TIMEOUT_S = 30
@@ -74,6 +81,12 @@ class NewEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Event(NewEvent):
+    created_ms: int = 0
+    fanned_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     name: str
     pattern: str
@@ -122,7 +135,3 @@ class Over:
 
 
 Claim = Claimed | Busy | Expired | Over
-
-
-def without_payload(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in job.__dataclass_fields__ if name != "payload"}

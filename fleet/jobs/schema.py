@@ -7,7 +7,6 @@ their bytes: a database's own collation would put a group's jobs in another orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -26,11 +25,7 @@ from sqlalchemy import (
 )
 
 from fleet.errors import JobStoreError
-
-Status = Literal["PENDING", "QUEUED", "IN_PROGRESS", "COMPLETED", "ERROR", "EXPIRED", "CANCELLED"]
-STATUSES: tuple[Status, ...] = ("PENDING", "QUEUED", "IN_PROGRESS", "COMPLETED", "ERROR", "EXPIRED", "CANCELLED")
-FINISHED: frozenset[str] = frozenset({"COMPLETED", "ERROR", "EXPIRED", "CANCELLED"})
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
+from fleet.jobs.records import MODES, STATUSES
 
 VERSION = 1
 STEPS: Mapping[int, Sequence[str]] = {}

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     and_,
     case,
+    delete,
     func,
     literal,
     or_,
@@ -30,19 +31,23 @@ from fleet.jobs import schema
 from fleet.jobs.database import database_url, open_engine, reading, translated, writing
 from fleet.jobs.decide import Verdict, decide
 from fleet.jobs.records import (
+    FINISHED,
+    STATUSES,
     Added,
     Attempt,
     Busy,
     Claim,
     Claimed,
+    Event,
     Expired,
     Job,
     NewEvent,
     NewJob,
     Over,
+    Status,
     Subscription,
 )
-from fleet.jobs.schema import FINISHED, STATUSES, Status, dispatch_attempts, dispatch_jobs, events, subscriptions
+from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
 from fleet.outcome import Outcome
 from fleet.settings import Settings
 from fleet.sources import ulid
@@ -53,9 +58,11 @@ MARGIN_MS = 15_000
 _NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
 
 
-def open_store(settings: Settings, *, connections: int = 8, clock: Clock | None = None) -> JobStore:
-    """With its tables there and as they have to be."""
-    store = JobStore(open_engine(database_url(settings), connections=connections), clock=clock)
+def open_store(
+    settings: Settings, *, connections: int = 8, durable: bool = True, clock: Clock | None = None
+) -> JobStore:
+    """With its tables there and as they have to be. `durable`: see `open_engine`."""
+    store = JobStore(open_engine(database_url(settings), connections=connections, durable=durable), clock=clock)
     store.migrate()
     return store
 
@@ -129,6 +136,16 @@ class JobStore:
         with reading(self.engine) as connection:
             return [_as_job(row) for row in connection.execute(question).mappings()]
 
+    def events(self, *, group: str | None = None, limit: int = 100) -> list[Event]:
+        """The newest first; `limit` 0 is all."""
+        question = select(events).order_by(events.c.created_ms.desc(), events.c.id.desc())
+        if group is not None:
+            question = question.where(events.c.msg_group == group)
+        if limit:
+            question = question.limit(limit)
+        with reading(self.engine) as connection:
+            return [Event(**row) for row in connection.execute(question).mappings()]
+
     def attempts(self, job_id: str) -> list[Attempt]:
         question = select(dispatch_attempts).where(dispatch_attempts.c.job_id == job_id)
         with reading(self.engine) as connection:
@@ -139,30 +156,40 @@ class JobStore:
         """How many there are of each status, also of those of which there is none."""
         question = select(dispatch_jobs.c.status, func.count()).group_by(dispatch_jobs.c.status)
         with reading(self.engine) as connection:
-            found: dict[str, int] = dict(connection.execute(question).tuples().all())
+            found: dict[str, int] = {row[0]: row[1] for row in connection.execute(question)}
         return {status: found.get(status, 0) for status in STATUSES}
 
     # By hand --------------------------------------------------------------------------------------
 
     def retry(self, job_id: str) -> bool:
-        """ERROR → PENDING, as the next attempt. False: it is not in ERROR."""
-        with writing(self.engine) as connection:
-            job = _job(connection, job_id)
-            if job is None or job.status != "ERROR":
-                return False
-            again = {"attempt": job.attempt + 1, "scheduled_ms": None, "completed_ms": None, "queued_ms": None}
-            return change(connection, job.id, job.attempt, "ERROR", "PENDING", **again, queued_epoch=None)
+        """ERROR → PENDING, as the next attempt, due now. False: it is not in ERROR."""
+        return self._retry(dispatch_jobs.c.id == job_id) == 1
+
+    def retry_all(self, *, group: str | None = None, pool: str | None = None) -> int:
+        return self._retry(*_of(group, pool))
 
     def cancel(self, job_id: str) -> bool:
         """PENDING or QUEUED → CANCELLED. False: it is under way or finished, or there is none."""
+        return self._cancel(dispatch_jobs.c.id == job_id) == 1
+
+    def cancel_all(self, *, group: str | None = None, pool: str | None = None) -> int:
+        return self._cancel(*_of(group, pool))
+
+    def _retry(self, *which: ColumnElement[bool]) -> int:
+        again = {
+            "status": "PENDING", "attempt": dispatch_jobs.c.attempt + 1, "scheduled_ms": None, "completed_ms": None,
+            "queued_ms": None, "queued_epoch": None,
+        }  # fmt: skip
         with writing(self.engine) as connection:
-            for origin in ("PENDING", "QUEUED"):
-                job = _job(connection, job_id)
-                if job is not None and job.status == origin:
-                    now_ms = self._clock.wall_ms()
-                    if change(connection, job.id, job.attempt, job.status, "CANCELLED", completed_ms=now_ms):
-                        return True
-        return False
+            wanted = update(dispatch_jobs).where(dispatch_jobs.c.status == "ERROR", *which)
+            return connection.execute(wanted.values(again)).rowcount
+
+    def _cancel(self, *which: ColumnElement[bool]) -> int:
+        """One statement that looks and changes: the attempt that it changes is the one that it saw."""
+        gone = {"status": "CANCELLED", "completed_ms": self._clock.wall_ms()}
+        with writing(self.engine) as connection:
+            wanted = update(dispatch_jobs).where(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), *which)
+            return connection.execute(wanted.values(gone)).rowcount
 
     # Processing -----------------------------------------------------------------------------------
 
@@ -186,7 +213,7 @@ class JobStore:
             found = _job(connection, job_id) if row is None else _as_job(row)
         if row is not None and found is not None:
             return Claimed(found) if found.status == "IN_PROGRESS" else Expired()
-        return _why_not(found, attempt)
+        return why_not(found, attempt)
 
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
@@ -221,6 +248,10 @@ class JobStore:
         with writing(self.engine) as connection:
             return bool(_insert_new(connection, subscriptions, [row]).ids)
 
+    def unsubscribe(self, name: str) -> bool:
+        with writing(self.engine) as connection:
+            return connection.execute(delete(subscriptions).where(subscriptions.c.name == name)).rowcount == 1
+
     def subscriptions(self) -> list[Subscription]:
         with reading(self.engine) as connection:
             rows = connection.execute(select(subscriptions).order_by(subscriptions.c.name)).mappings()
@@ -236,6 +267,11 @@ def change(
     )
     done = connection.execute(update(dispatch_jobs).where(guard).values(status=to_status, **values))
     return done.rowcount == 1
+
+
+def _of(group: str | None, pool: str | None) -> list[ColumnElement[bool]]:
+    named = ((dispatch_jobs.c.msg_group, group), (dispatch_jobs.c.pool, pool))
+    return [column == wanted for column, wanted in named if wanted is not None]
 
 
 def _claimed_as(job: Job) -> ColumnElement[bool]:
@@ -256,7 +292,8 @@ def _failed_attempts(connection: Connection, job: Job) -> int:
     return int(connection.execute(question).scalar_one())
 
 
-def _why_not(found: Job | None, attempt: int) -> Claim:
+def why_not(found: Job | None, attempt: int) -> Busy | Over:
+    """Why this attempt of a job cannot be claimed."""
     if found is None:
         return Over("there is no such job")
     if found.status in FINISHED:

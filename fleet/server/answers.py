@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from fleet.errors import FleetError, InvalidConfig, InvalidMessage, SourceError, StateError
+from fleet.errors import FleetError, InvalidConfig, InvalidMessage, JobStoreError, SourceError, StateError
 
 log = logging.getLogger("fleet.server")
 
@@ -39,7 +39,7 @@ async def on_http_error(_: Request, problem: Exception) -> Response:
 
 async def on_fleet_error(_: Request, problem: Exception) -> Response:
     match problem:
-        case StateError() | SourceError():
+        case StateError() | SourceError() | JobStoreError():
             return error(503, str(problem))
         case InvalidConfig() | InvalidMessage():
             return error(400, str(problem))

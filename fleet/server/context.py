@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from fleet.jobs.process import Processor
 from fleet.process import Identity
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
@@ -24,6 +25,7 @@ class Context:
     snapshots: Snapshots
     publishers: Publishers
     breakers: BreakerBoard
+    processor: Processor
 
 
 def of(request: Request) -> Context:

@@ -1,4 +1,8 @@
-"""Who may ask: tokens with two roles, and on loopback without tokens nobody from a web page of somebody else."""
+"""Who may ask: tokens with two roles, and on loopback without tokens nobody from a web page of somebody else.
+
+The processing endpoint asks for the token of its job instead, and bounds by itself how many it works on: a slow
+target must not take the seats of those who look what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fleet.server import dispatch
 from fleet.server.answers import Json, error
 from fleet.server.door import Tokens, is_loopback
 
@@ -41,18 +46,20 @@ class Guard:
 
         headers, path = Headers(scope=scope), scope["path"]
         is_probe = path == "/health" or path.startswith("/health/")
-        refusal = None if is_probe else self._refusal(scope["method"], headers)
-        if is_probe or path == "/events" or refusal:
-            # They must not wait, or never end.
+        refusal = None if is_probe else self._refusal(scope["method"], path, headers)
+        if is_probe or path in ("/events", dispatch.PATH) or refusal:
+            # They must not wait, or never end, or end when their target likes.
             await (refusal or self._app)(scope, receive, with_headers)
             return
         async with self._at_once:
             await self._app(scope, receive, with_headers)
 
-    def _refusal(self, method: str, headers: Headers) -> Json | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> Json | None:
         is_write = method not in _READS
         if is_write and not _is_same_origin(headers):
             return error(403, "requests from pages of another origin change nothing here")
+        if path == dispatch.PATH:
+            return None
         if not self._tokens.any:
             # A name that somebody else points to us would make their page ours.
             if is_loopback(_host_name(headers.get("host", ""))):

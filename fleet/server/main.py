@@ -6,14 +6,22 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
 
-from fleet.clock import SystemClock
+from fleet.alarms import Alarms
+from fleet.clock import Clock, SystemClock
+from fleet.delivery.client import HttpClient
+from fleet.delivery.egress import egress_rules
 from fleet.errors import StateError
+from fleet.jobs.app_key import app_key
+from fleet.jobs.process import AT_ONCE, THREADS, Processor
+from fleet.jobs.sign import JobSigners
+from fleet.jobs.store import open_store
 from fleet.process import Heartbeat, Identity, Life
 from fleet.server.app import make_app
 from fleet.server.breakers import BreakerBoard
@@ -25,8 +33,10 @@ from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
 from fleet.settings import Settings
+from fleet.signatures import Signatures
 from fleet.state.connect import Client, connected
 from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
 
 log = logging.getLogger("fleet.server")
 
@@ -55,9 +65,10 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             Publishers(),
         )
         snapshots = Snapshots(client=client, clock=clock, depths=depths, breakers=breakers)
+        http, processor = _processor(settings, client, clock, identity)
         context = Context(
             client=client, identity=identity, pulse=pulse, depths=depths, snapshots=snapshots,
-            publishers=publishers, breakers=breakers,
+            publishers=publishers, breakers=breakers, processor=processor,
         )  # fmt: skip
         server = _Uvicorn(
             uvicorn.Config(
@@ -92,10 +103,36 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         server.should_exit = True
         await asyncio.wait([answering])
         await publishers.close()
+        http.close()
+        await processor.close()
         await life.cancel()
         await heartbeat.leave()
     log.info("%s has stopped", identity.name)
     return life.exit_code()
+
+
+def _processor(settings: Settings, client: Client, clock: Clock, identity: Identity) -> tuple[HttpClient, Processor]:
+    """What delivers dispatch jobs, with the rules that workers have."""
+    rules = egress_rules(settings.egress.allow, settings.egress.deny)
+    http = HttpClient(
+        forbidden=rules.forbids_address,
+        http_version=settings.http.version,
+        connect_timeout_ms=settings.http.connect_timeout_ms,
+        max_idle_connections=AT_ONCE * 2,
+    )
+    alarms = Alarms(warnings=Warnings(client), source=identity.role)
+    signers = JobSigners(
+        registry=Registry(client), signatures=Signatures(client=client, alarms=alarms), clock=clock
+    )  # fmt: skip
+    processor = Processor(
+        open_store=partial(open_store, settings, connections=THREADS, durable=False),
+        read_key=partial(app_key, settings),
+        http=http,
+        clock=clock,
+        forbids_url=rules.forbids_url,
+        signers=signers,
+    )
+    return http, processor
 
 
 def _options(app: Starlette) -> uvicorn.Config:

@@ -30,8 +30,9 @@ def session(the_spark: Spark) -> SparkSession:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, redis_server: RedisServer, the_spark: Spark) -> Iterator[Ground]:
-    made = Ground(tmp_path, redis_server, the_spark)
+def ground(tmp_path: Path, redis_server: RedisServer, the_spark: Spark, database_url: str) -> Iterator[Ground]:
+    """On each kind of database in turn."""
+    made = Ground(tmp_path, redis_server, the_spark, database_url)
     try:
         yield made
     finally:

@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from fleet.errors import InvalidConfig
+from fleet.server import dispatch
 from fleet.server.answers import Json
 from fleet.server.door import Tokens, is_loopback
 from fleet.server.guard import AT_ONCE, Guard
@@ -110,6 +111,34 @@ async def test_a_page_of_another_origin_changes_nothing(tokens: Tokens) -> None:
     for origin, status in (("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8420", 200)):
         answer = await asked(tokens, "POST", authorization=token, origin=origin)
         assert answer.status == status
+
+
+@pytest.mark.parametrize("tokens", [Tokens(), BOTH])
+async def test_the_processing_endpoint_asks_for_no_role_and_no_name_but_refuses_other_peoples_pages(
+    tokens: Tokens,
+) -> None:
+    for authorization in ("", "Bearer of-a-job", f"Bearer {VIEWER}"):
+        answer = await asked(
+            tokens, "POST", dispatch.PATH, host="10.0.0.5:8420", authorization=authorization.encode().decode("latin-1")
+        )
+        assert answer.status == 200
+    assert (await asked(tokens, "POST", dispatch.PATH, origin="http://evil.example")).status == 403
+
+
+async def test_slow_targets_take_no_seats_of_those_who_look() -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == dispatch.PATH:
+            await asyncio.Event().wait()
+        await through(scope, receive, send)
+
+    guard = Guard(slow, tokens=Tokens())
+    busy = [asyncio.create_task(ask(guard, "POST", dispatch.PATH)) for _ in range(2 * AT_ONCE)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert (await ask(guard, "GET", "/warnings")).status == 200
+    for task in busy:
+        task.cancel()
+    await asyncio.gather(*busy, return_exceptions=True)
 
 
 async def test_no_more_requests_are_worked_on_than_redis_has_connections_for() -> None:

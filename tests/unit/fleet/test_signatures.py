@@ -12,10 +12,10 @@ from coordinator.publish import Publisher
 from fleet.alarms import Alarms
 from fleet.config import PoolConfig, RouterConfig
 from fleet.delivery.sign import Signer
+from fleet.signatures import Signatures, Unsignable
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
-from workers.sign import Signatures, Unsignable
 
 
 class World:

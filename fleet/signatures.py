@@ -1,4 +1,4 @@
-"""Which pools sign their requests, and with what."""
+"""Which pools sign their requests, and with what: for workers, and for the server where it delivers jobs."""
 
 from __future__ import annotations
 

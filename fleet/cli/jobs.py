@@ -1,0 +1,166 @@
+"""Commands for dispatch jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import click
+
+from fleet.cli.base import Group, example, json_option
+from fleet.cli.store import file_option, limit_option, progress, store_of, tell
+from fleet.cli.table import show_json, show_table
+from fleet.errors import FleetError
+from fleet.jobs.add import add as add_lines
+from fleet.jobs.read import read_job, read_lines
+from fleet.jobs.records import STATUSES
+from fleet.jobs.shown import attempt_json, job_json, moment
+
+
+def _which(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--pool", metavar="CODE", help="Only of that pool."),
+        click.option("--group", help="Only of that message group."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Group, epilog=example("fleet jobs add --file jobs.ndjson", "fleet jobs stats"))
+def jobs() -> None:
+    """Dispatch jobs: payloads on their way to a URL, each with its own retries.
+
+    They stand in FLEET_DATABASE_URL, or in a file of the data folder; the pipeline sends them when they are due.
+    """
+
+
+@jobs.command(
+    epilog=example(
+        "fleet jobs add --file jobs.ndjson",
+        'echo \'{"targetUrl":"http://127.0.0.1:8421/fast","payload":{"order":17},"messageGroup":"order-17"}\' |'
+        " fleet jobs add --file -",
+    )
+)
+@file_option
+@json_option
+@click.pass_context
+def add(context: click.Context, file: BinaryIO, as_json: bool) -> int:
+    """Add jobs, in the order of the file.
+
+    A line: {"id"?,"targetUrl","payload","mode"?,"poolCode"?,"messageGroup"?,"sequence"?,"scheduledFor"?,"expiresAt"?,
+    "maxRetries"?,"timeoutSeconds"?,"idempotencyKey"?}. One that is refused is named with its line, stops no other, and
+    makes the exit code 1. One whose id or idempotencyKey is there already is not added again.
+    """
+    with store_of(context) as store, progress() as show:
+        total = add_lines(read_lines(file, read_job), store.add_jobs, on_progress=show)
+    return tell(total, as_json=as_json)
+
+
+@jobs.command(name="list", epilog=example("fleet jobs list --status ERROR", "fleet jobs list --group order-17 --json"))
+@click.option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only of that status.")
+@_which
+@limit_option
+@json_option
+@click.pass_context
+def list_(
+    context: click.Context, status: str | None, group: str | None, pool: str | None, limit: int, as_json: bool
+) -> None:
+    """List jobs, the newest first."""
+    with store_of(context) as store:
+        found = store.jobs(status=status, group=group, pool=pool, limit=limit and limit + 1)
+    more = bool(limit) and len(found) > limit
+    found = found[:limit] if more else found
+    if as_json:
+        show_json([job_json(job) for job in found])
+        return
+    rows = [
+        (job.id, job.status, job.attempt, job.msg_group, job.sequence, job.pool, moment(job.scheduled_ms),
+         job.last_error)
+        for job in found
+    ]  # fmt: skip
+    titles = ("JOB", "STATUS", "ATTEMPT", "GROUP", "SEQUENCE", "POOL", "DUE", "LAST ERROR")
+    show_table(titles, rows, empty="There is no such job.")
+    if more:
+        click.echo(f"The first {limit}; --limit 0 shows all.")
+
+
+@jobs.command(epilog=example("fleet jobs show 01K97FHM11EKYSXT135MVM6AC7"))
+@click.argument("id_", metavar="ID")
+@click.option("--json", "_", is_flag=True, help="Print JSON, which it does in any case.")
+@click.pass_context
+def show(context: click.Context, id_: str, _: bool) -> None:
+    """Show all of a job: its payload, and every attempt that was made."""
+    with store_of(context) as store:
+        job = store.job(id_)
+        if job is None:
+            raise FleetError(f"there is no job {id_}")
+        attempts = [attempt_json(attempt) for attempt in store.attempts(id_)]
+    show_json({**job_json(job, payload=True), "attempts": attempts})
+
+
+@jobs.command(epilog=example("fleet jobs retry 01K97FHM11EKYSXT135MVM6AC7", "fleet jobs retry --group order-17"))
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@_which
+@click.option("--all", "all_", is_flag=True, help="Every job that is in ERROR.")
+@click.pass_context
+def retry(context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None, all_: bool) -> int:
+    """Deliver jobs again that are in ERROR: one attempt more for each, due now."""
+    _check_choice(context, ids, group, pool, all_=all_)
+    with store_of(context) as store:
+        if not ids:
+            return _told(store.retry_all(group=group, pool=pool), "will be delivered again", "is in ERROR")
+        return _each(ids, store.retry, "will be delivered again", "is not in ERROR")
+
+
+@jobs.command(epilog=example("fleet jobs cancel 01K97FHM11EKYSXT135MVM6AC7", "fleet jobs cancel --group order-17"))
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@_which
+@click.pass_context
+def cancel(context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None) -> int:
+    """Deliver jobs never: those that wait, and those in a queue. What is under way goes on."""
+    _check_choice(context, ids, group, pool)
+    with store_of(context) as store:
+        if not ids:
+            return _told(store.cancel_all(group=group, pool=pool), "cancelled", "waits")
+        return _each(ids, store.cancel, "cancelled", "is under way, finished, or not there")
+
+
+@jobs.command(epilog=example("fleet jobs stats", "fleet jobs stats --json"))
+@json_option
+@click.pass_context
+def stats(context: click.Context, as_json: bool) -> None:
+    """How many jobs there are of each status."""
+    with store_of(context) as store:
+        found = store.stats()
+    if as_json:
+        show_json(found)
+    else:
+        show_table(("STATUS", "JOBS"), list(found.items()), empty="")
+
+
+commands = (jobs,)
+
+
+def _check_choice(
+    context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None, *, all_: bool = False
+) -> None:
+    named = group is not None or pool is not None or all_
+    if not ids and not named:
+        raise click.UsageError("Which ones? Give ids, or one of the options that name many.", context)
+    if ids and named:
+        raise click.UsageError("Either ids, or options that name many.", context)
+
+
+def _each(ids: tuple[str, ...], change: Callable[[str], bool], done: str, not_done: str) -> int:
+    left = [id_ for id_ in dict.fromkeys(ids) if not change(id_)]
+    for id_ in left:
+        click.echo(f"not done: job {id_} {not_done}", err=True)
+    _told(len(set(ids)) - len(left), done, "")
+    return 1 if left else 0
+
+
+def _told(count: int, done: str, none: str) -> int:
+    if not count and none:
+        raise FleetError(f"no such job {none}")
+    click.echo(f"1 job {done}." if count == 1 else f"{count} jobs {done}.")
+    return 0

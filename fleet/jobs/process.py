@@ -1,0 +1,208 @@
+"""One message of the pipeline: claim its job, deliver the payload to its target, record what came of it.
+
+The router that sent the message is told `ack` whatever the target answered: retries are the pipeline's, through
+`scheduled_ms`. With two drivers of retries a job would be delivered by both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar, assert_never
+
+from fleet.clock import Clock
+from fleet.delivery.client import HttpClient, Transfer
+from fleet.delivery.reply import Reply
+from fleet.delivery.sign import Signer
+from fleet.errors import JobStoreError, JobStoreUnavailable
+from fleet.jobs.app_key import is_token_of
+from fleet.jobs.deliver import outcome_of, request_headers
+from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
+from fleet.jobs.sign import JobSigners
+from fleet.jobs.store import MARGIN_MS, JobStore, why_not
+from fleet.outcome import MAX_RETRY_S, Outcome, Rejected, Unreachable
+from fleet.signatures import Unsignable
+
+log = logging.getLogger("fleet.jobs")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AT_ONCE = 512
+"""Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
+THREADS = 8
+_SETTLE_AGAIN_S = 0.5
+_HUNG_MS = 1000.0
+_COMPLAIN_EVERY_MS = 60_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the router is told."""
+
+    ack: bool
+    message: str
+    delay_s: int = 0
+
+
+class _Lapsed(Exception):
+    """The claim may be somebody else's by now."""
+
+
+class Processor:
+    def __init__(
+        self,
+        *,
+        open_store: Callable[[], JobStore],
+        read_key: Callable[[], bytes],
+        http: HttpClient,
+        clock: Clock,
+        forbids_url: Callable[[str], bool],
+        signers: JobSigners,
+    ) -> None:
+        """`open_store` and `read_key` are called at the first message: a server without jobs makes no files."""
+        self._open_store = open_store
+        self._read_key = read_key
+        self._http = http
+        self._clock = clock
+        self._forbids_url = forbids_url
+        self._signers = signers
+        self._opened: tuple[bytes, JobStore] | None = None
+        self._opening = threading.Lock()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="jobs")
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._flights: dict[Transfer, tuple[float, asyncio.Future[Outcome]]] = {}
+        self._awake_ms = clock.boot_ms()
+        self._complain_ms = 0.0
+        http.before_io = self._drop_what_lapsed_in_our_sleep
+
+    async def is_token(self, job_id: str, token: str) -> bool:
+        good = is_token_of((await self._run(self._open))[0], job_id, token)
+        now_ms = self._clock.boot_ms()
+        if not good and now_ms >= self._complain_ms:
+            # Anybody can send one: one line a minute says it, a line each would bury what matters.
+            self._complain_ms = now_ms + _COMPLAIN_EVERY_MS
+            log.warning("a message came with a token of another key: is FLEET_DATABASE_APP_KEY the same everywhere?")
+        return good
+
+    async def process(self, job_id: str, attempt: int) -> Answer:
+        async with self._at_once:
+            _, store = await self._run(self._open)
+            seen = await self._run(store.job, job_id)
+            if seen is None or seen.status in FINISHED or seen.attempt != attempt:
+                return self._told(why_not(seen, attempt))
+            # Before the claim: what cannot be signed now spends no attempt.
+            signer = await self._signers.of(seen.pool)
+            if isinstance(signer, Unsignable):
+                raise JobStoreError(signer.reason)
+            asked_ms = self._clock.boot_ms()
+            claim = await self._run(store.claim, job_id, attempt)
+            if isinstance(claim, Claimed):
+                return await self._deliver(store, claim.job, signer, asked_ms)
+            return self._told(claim)
+
+    def _told(self, claim: Busy | Expired | Over) -> Answer:
+        match claim:
+            case Busy(until_ms):
+                left_s = math.ceil((until_ms - self._clock.wall_ms()) / 1000)
+                return Answer(False, "it is being delivered", max(1, min(left_s, MAX_RETRY_S)))
+            case Expired():
+                return Answer(True, "the job has expired")
+            case Over(why):
+                return Answer(True, why)
+            case _:
+                assert_never(claim)
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._opened is not None:
+            self._opened[1].close()
+
+    # Delivery -------------------------------------------------------------------------------------
+
+    async def _deliver(self, store: JobStore, job: Job, signer: Signer | None, asked_ms: float) -> Answer:
+        deadline_ms = asked_ms + job.timeout_seconds * 1000 + MARGIN_MS
+        started_ms, status = self._clock.wall_ms(), None
+        try:
+            outcome, status = await self._post(job, signer, deadline_ms)
+        except _Lapsed:
+            return Answer(False, "the claim has lapsed", 1)
+        while True:
+            try:
+                verdict = await self._run(
+                    partial(store.settle, job, outcome, started_ms=started_ms, status_code=status)
+                )  # fmt: skip
+                break
+            except JobStoreUnavailable as error:
+                # The target has it: what is forgotten now is delivered twice.
+                if self._clock.boot_ms() >= deadline_ms:
+                    raise
+                log.warning("job %s is delivered and not recorded yet: %s", job.id, error)
+                await asyncio.sleep(_SETTLE_AGAIN_S)
+        if verdict is None:
+            return Answer(True, "somebody else has claimed it meanwhile")
+        if verdict.error is not None:
+            log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)
+        return Answer(True, verdict.status)
+
+    async def _post(self, job: Job, signer: Signer | None, deadline_ms: float) -> tuple[Outcome, int | None]:
+        if self._forbids_url(job.target_url):
+            return Unreachable("egress rules forbid its host"), None
+        body = job.payload.encode()
+        headers = request_headers(job)
+        if headers is None:
+            return Rejected(0, "its id or group holds what no header may hold"), None
+        if signer is not None:
+            headers += signer.headers(job.id, self._clock.wall_ms() // 1000, body)
+        if self._clock.boot_ms() >= deadline_ms - job.timeout_seconds * 1000:
+            raise _Lapsed
+        status: int | None = None
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(reply: Reply) -> None:
+            nonlocal status
+            status = reply.status or None
+            if not ended.done():
+                ended.set_result(outcome_of(reply))
+
+        try:
+            transfer = self._http.post(
+                job.target_url, headers, body, timeout_ms=job.timeout_seconds * 1000, done=done
+            )  # fmt: skip
+        except Exception as error:
+            # libcurl refuses some URLs outright.
+            return Rejected(0, f"the request cannot be made: {error}"), None
+        self._flights[transfer] = (deadline_ms, ended)
+        try:
+            return await ended, status
+        finally:
+            del self._flights[transfer]
+            transfer.abort()
+
+    def _drop_what_lapsed_in_our_sleep(self) -> None:
+        """A process that was stopped, or hung, wakes with requests that libcurl has not written yet."""
+        now_ms = self._clock.boot_ms()
+        hung, self._awake_ms = now_ms - self._awake_ms > _HUNG_MS, now_ms
+        if not hung:
+            return
+        for transfer, (deadline_ms, ended) in self._flights.items():
+            if now_ms >= deadline_ms and not ended.done():
+                transfer.abort()
+                ended.set_exception(_Lapsed())
+
+    # The database's calls, on threads of their own --------------------------------------------------
+
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *args, **kwargs))
+
+    def _open(self) -> tuple[bytes, JobStore]:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._read_key(), self._open_store()
+            return self._opened

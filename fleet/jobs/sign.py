@@ -1,0 +1,35 @@
+"""Which signer the webhooks of a job have: that of the pool which its messages go through."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fleet.clock import Clock
+from fleet.delivery.sign import Signer
+from fleet.message import DEFAULT_POOL
+from fleet.signatures import Signatures, Unsignable
+from fleet.state.registry import Registry
+
+LOOK_MS = 1000.0
+
+
+class JobSigners:
+    """Follows the pools that exist, at most once a second; StateError where Redis does not say which."""
+
+    def __init__(self, *, registry: Registry, signatures: Signatures, clock: Clock) -> None:
+        self._registry = registry
+        self._signatures = signatures
+        self._clock = clock
+        self._looked_ms: float | None = None
+        self._pools: frozenset[str] = frozenset()
+        self._looking = asyncio.Lock()
+
+    async def of(self, pool: str) -> Signer | Unsignable | None:
+        async with self._looking:
+            now_ms = self._clock.boot_ms()
+            if self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS:
+                pools = frozenset(await self._registry.pools())
+                await self._signatures.follow(pools)
+                self._pools, self._looked_ms = pools, now_ms
+        # A code that is not configured is delivered by DEFAULT-POOL.
+        return self._signatures.of(pool if pool in self._pools else DEFAULT_POOL)

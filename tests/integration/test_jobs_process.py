@@ -1,0 +1,417 @@
+"""A message of the pipeline, processed: real databases, a real endpoint, the workers' HTTP client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import fakeredis
+import pytest
+from sqlalchemy import update
+
+from coordinator.publish import Publisher
+from fleet.alarms import Alarms
+from fleet.config import PoolConfig, RouterConfig
+from fleet.delivery.client import HttpClient
+from fleet.delivery.egress import egress_rules
+from fleet.errors import JobStoreError, JobStoreUnavailable
+from fleet.jobs.app_key import token_of
+from fleet.jobs.database import open_engine, parse_url, writing
+from fleet.jobs.process import Answer, Processor
+from fleet.jobs.records import Job, NewJob
+from fleet.jobs.schema import dispatch_jobs
+from fleet.jobs.sign import JobSigners
+from fleet.jobs.store import MARGIN_MS, JobStore
+from fleet.signatures import Signatures
+from fleet.state.connect import Client
+from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
+from tests.unit.delivery.endpoints import Endpoint, Handler, answering, endpoint
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ack":true}'
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 77\r\nContent-Length: 0\r\n\r\n"
+FAILED = b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
+EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+NOT_NOW = b"HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n" + b'{"ack":false,"delaySeconds":40}'
+KEY = b"the app's key"
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
+
+
+class Hand:
+    def __init__(self) -> None:
+        self.now_ms = 1_800_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def boot_ms(self) -> float:
+        return float(self.now_ms)
+
+
+@dataclass
+class World:
+    store: JobStore
+    processor: Processor
+    http: HttpClient
+    clock: Hand
+    redis: Client
+    url: str = ""
+
+    def add(self, **given: Any) -> Job:
+        base = NewJob(target_url=self.url, payload='{"n": 1.50}', msg_group="g")
+        (id_,) = self.store.add_jobs([replace(base, **given)]).ids
+        return self.job(id_)
+
+    def job(self, id_: str) -> Job:
+        found = self.store.job(id_)
+        assert found is not None
+        return found
+
+    def set(self, job: Job, **values: Any) -> None:
+        with writing(self.store.engine) as connection:
+            connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
+
+    async def pools(self, *pools: PoolConfig) -> None:
+        await Publisher(client=self.redis).publish(RouterConfig(pools=pools))
+        self.clock.now_ms += 1000
+
+
+@asynccontextmanager
+async def a_world(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIterator[World]:
+    clock = Hand()
+    client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
+    store = JobStore(open_engine(parse_url(database_url)), clock=clock)
+    store.migrate()
+    rules = egress_rules((), deny)
+    http = HttpClient(forbidden=rules.forbids_address)
+    alarms = Alarms(warnings=Warnings(client), source="server")
+    processor = Processor(
+        open_store=lambda: store,
+        read_key=lambda: KEY,
+        http=http,
+        clock=clock,
+        forbids_url=rules.forbids_url,
+        signers=JobSigners(registry=Registry(client), signatures=Signatures(client=client, alarms=alarms), clock=clock),
+    )
+    try:
+        yield World(store, processor, http, clock, client)
+    finally:
+        http.close()
+        await alarms.flush()
+        await processor.close()
+        await client.aclose()
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    async with a_world(database_url) as world:
+        yield world
+
+
+@asynccontextmanager
+async def target(world: World, handle: Handler) -> AsyncIterator[Endpoint]:
+    async with endpoint(handle) as server:
+        world.url = server.url
+        yield server
+
+
+def head_of(request: bytes) -> dict[str, str]:
+    lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
+    return {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+
+
+async def silent(state: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await state.read_request(reader)
+    await reader.read()
+
+
+# Delivery ------------------------------------------------------------------------------------------
+
+
+async def test_the_target_receives_the_payload_as_it_was_written_and_says_who_it_is(world: World) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add(sequence=7, msg_group="grüße")
+        assert (await world.processor.process(job.id, 1)).ack is True
+        (request,) = server.requests
+        assert request.startswith(b"POST /hook HTTP/1.1\r\n")
+        assert request.endswith(b'\r\n\r\n{"n": 1.50}')
+        head = head_of(request)
+        assert head["content-type"] == "application/json"
+        assert (head["fleet-job"], head["fleet-group"]) == (job.id, "grüße")
+        assert (head["fleet-sequence"], head["fleet-attempt"]) == ("7", "1")
+        assert "authorization" not in head and "webhook-signature" not in head
+    assert world.job(job.id).status == "COMPLETED"
+
+
+@pytest.mark.parametrize("status", ["PENDING", "QUEUED"])
+async def test_a_message_may_come_before_its_epoch_is_marked(world: World, status: str) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add()
+        world.set(job, status=status)
+        await world.processor.process(job.id, 1)
+        assert len(server.requests) == 1
+
+
+async def test_a_payload_of_a_mebibyte_arrives_whole(world: World) -> None:
+    payload = '"' + "x" * (1024 * 1024 - 2) + '"'
+    async with target(world, answering(OK)) as server:
+        job = world.add(payload=payload)
+        await world.processor.process(job.id, 1)
+        assert server.requests[0].endswith(payload.encode())
+    assert world.job(job.id).status == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "delay_s", "code", "outcome"),
+    [
+        (OK, "COMPLETED", None, 200, "SUCCESS"),
+        (EMPTY, "COMPLETED", None, 204, "SUCCESS"),
+        (FAILED, "PENDING", 5, 500, "ERROR_PROCESS"),
+        (NOT_FOUND, "PENDING", 5, 404, "ERROR_CONFIG"),
+        (BUSY, "PENDING", 77, 429, "ERROR_PROCESS"),
+        (NOT_NOW, "PENDING", 40, 200, "ERROR_PROCESS"),
+    ],
+)
+async def test_the_router_is_told_ack_whatever_the_target_answered(
+    world: World, answer: bytes, status: str, delay_s: int | None, code: int, outcome: str
+) -> None:
+    async with target(world, answering(answer)):
+        job = world.add()
+        assert (await world.processor.process(job.id, 1)).ack is True
+    after = world.job(job.id)
+    assert after.status == status
+    assert after.scheduled_ms == (None if delay_s is None else world.clock.now_ms + delay_s * 1000)
+    assert after.attempt == (1 if status == "COMPLETED" else 2)
+    (attempt,) = world.store.attempts(job.id)
+    assert (attempt.attempt, attempt.status_code, attempt.outcome) == (1, code, outcome)
+    assert (attempt.target_url, attempt.msg_group, attempt.pool) == (job.target_url, "g", "DEFAULT-POOL")
+
+
+async def test_nobody_at_the_target_is_an_attempt_that_failed(world: World) -> None:
+    job = world.add(target_url="http://127.0.0.1:1/", max_retries=0)
+    assert (await world.processor.process(job.id, 1)).ack is True
+    after = world.job(job.id)
+    assert after.status == "ERROR" and "no connection" in str(after.last_error)
+    assert world.store.attempts(job.id)[0].status_code is None
+
+
+async def test_a_target_that_does_not_answer_in_the_jobs_time_has_failed(world: World) -> None:
+    async with target(world, silent):
+        job = world.add(timeout_seconds=1)
+        assert (await world.processor.process(job.id, 1)).ack is True
+    assert "deadline" in str(world.job(job.id).last_error)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"target_url": "http://[::1"},
+        {"target_url": "nonsense://h/"},
+        {"target_url": "http://h/\r\nX: y"},
+        {"timeout_seconds": 0},
+        {"msg_group": "a\r\nX-Evil: 1"},
+    ],
+)
+async def test_a_row_of_another_program_that_cannot_be_sent_fails_and_hurts_nobody(
+    world: World, given: dict[str, Any]
+) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add(**given, max_retries=0)
+        assert (await world.processor.process(job.id, 1)).ack is True
+        assert server.requests == []
+    assert world.job(job.id).status == "ERROR"
+
+
+@pytest.mark.parametrize("deny", [("localhost",), ("127.0.0.0/8", "::1")])
+async def test_egress_rules_hold_for_jobs_by_name_and_by_address(database_url: str, deny: tuple[str, ...]) -> None:
+    async with a_world(database_url, deny=deny) as world, target(world, answering(OK)) as to:
+        job = world.add(target_url=f"http://localhost:{to.port}/", max_retries=0)
+        assert (await world.processor.process(job.id, 1)).ack is True
+        assert world.job(job.id).status == "ERROR"
+        assert to.connections == 0
+
+
+# Signatures ----------------------------------------------------------------------------------------
+
+
+def _pool(code: str, secret: str | None = None, file: str | None = None) -> PoolConfig:
+    return PoolConfig(code=code, concurrency=1, capacity=50, secret=secret, secret_file=file)
+
+
+async def test_a_webhook_is_signed_with_the_secret_of_its_pool_at_every_attempt(world: World) -> None:
+    await world.pools(_pool("P", SECRET), _pool("DEFAULT-POOL"))
+    async with target(world, answering(FAILED)) as server:
+        job = world.add(pool="P")
+        for attempt in (1, 2):
+            await world.processor.process(job.id, attempt)
+        for request in server.requests:
+            head, body = head_of(request), request.partition(b"\r\n\r\n")[2]
+            assert head["webhook-id"] == job.id
+            signed = f"{job.id}.{head['webhook-timestamp']}.".encode() + body
+            good = base64.b64encode(hmac.new(b"0123456789abcdef", signed, hashlib.sha256).digest()).decode()
+            assert head["webhook-signature"] == f"v1,{good}"
+        assert len(server.requests) == 2
+
+
+async def test_a_code_that_no_pool_has_is_signed_as_the_pool_that_delivers_it(world: World) -> None:
+    await world.pools(_pool("DEFAULT-POOL", SECRET))
+    async with target(world, answering(OK)) as server:
+        await world.processor.process(world.add(pool="NOBODY").id, 1)
+        assert "webhook-signature" in head_of(server.requests[0])
+
+
+async def test_what_cannot_be_signed_is_not_sent_and_spends_no_attempt(world: World) -> None:
+    await world.pools(_pool("P", file="/nowhere/secret"))
+    async with target(world, answering(OK)) as server:
+        job = world.add(pool="P")
+        with pytest.raises(JobStoreError, match="pool P"):
+            await world.processor.process(job.id, 1)
+        assert server.requests == []
+    assert (world.job(job.id).status, world.job(job.id).attempt) == ("PENDING", 1)
+
+
+# What is not delivered -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"status": "COMPLETED"}, {"status": "ERROR"}, {"status": "CANCELLED"}, {"attempt": 2}, {"expires_ms": 5}],
+)
+async def test_a_late_copy_a_finished_job_and_an_expired_one_are_acked_and_not_delivered(
+    world: World, values: dict[str, Any]
+) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add()
+        world.set(job, **values)
+        assert (await world.processor.process(job.id, 1)).ack is True
+        assert (await world.processor.process("nobody", 1)).ack is True
+        assert server.requests == []
+    assert world.store.attempts(job.id) == []
+
+
+async def test_a_second_message_of_a_job_under_way_is_put_off_for_the_time_that_is_left(world: World) -> None:
+    go_on = asyncio.Event()
+
+    async def handle(state: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await state.read_request(reader)
+        await go_on.wait()
+        writer.write(OK)
+        await writer.drain()
+
+    async with target(world, handle) as server:
+        job = world.add(timeout_seconds=20)
+        first = asyncio.create_task(world.processor.process(job.id, 1))
+        await server.received(1)
+        world.clock.now_ms += 5_500
+        assert await world.processor.process(job.id, 1) == Answer(False, "it is being delivered", 30)
+        go_on.set()
+        assert (await first).ack is True
+        assert len(server.requests) == 1
+    assert world.job(job.id).status == "COMPLETED"
+
+
+async def test_two_messages_of_a_job_at_once_are_one_delivery(world: World) -> None:
+    async with target(world, answering(OK)) as server:
+        for _ in range(20):
+            job, before = world.add(), len(server.requests)
+            await asyncio.gather(*(world.processor.process(job.id, 1) for _ in range(3)))
+            assert len(server.requests) == before + 1
+            assert len(world.store.attempts(job.id)) == 1
+
+
+async def test_a_job_whose_server_died_is_delivered_again_once_its_claim_is_over(world: World) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add(timeout_seconds=2)
+        world.store.claim(job.id, 1)  # by a server that died then
+        answer = await world.processor.process(job.id, 1)
+        assert answer == Answer(False, "it is being delivered", 2 + MARGIN_MS // 1000)
+        assert server.requests == []
+        world.clock.now_ms += answer.delay_s * 1000
+        assert (await world.processor.process(job.id, 1)).ack is True
+        assert len(server.requests) == 1
+    assert world.job(job.id).status == "COMPLETED"
+
+
+async def test_a_server_that_hung_past_its_claim_writes_nothing_any_more(world: World) -> None:
+    async with target(world, silent) as server:
+        job = world.add(timeout_seconds=20)
+        first = asyncio.create_task(world.processor.process(job.id, 1))
+        await server.received(1)
+        world.clock.now_ms += 20_000 + MARGIN_MS
+        world.http.before_io()  # the first thing that a loop does which wakes
+        assert (await first).ack is False
+    assert world.store.attempts(job.id) == []
+    assert world.job(job.id).status == "IN_PROGRESS"
+
+
+# Trouble -------------------------------------------------------------------------------------------
+
+
+async def test_the_loop_goes_on_while_the_database_makes_us_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with target(world, answering(OK)) as server:
+        job = world.add()
+        locked, let_go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with writing(world.store.engine) as connection:
+                connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(sequence=1))
+                locked.set()
+                let_go.wait(20)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        await asyncio.get_running_loop().run_in_executor(None, locked.wait)
+        claim, claiming = world.store.claim, threading.Event()
+
+        def tell_and_claim(*given: Any) -> Any:
+            claiming.set()
+            return claim(*given)
+
+        monkeypatch.setattr(world.store, "claim", tell_and_claim)
+        waiting = asyncio.create_task(world.processor.process(job.id, 1))
+        await asyncio.get_running_loop().run_in_executor(None, claiming.wait)
+        try:
+            for _ in range(3):
+                answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                world.http.post(server.url, [], b"{}", timeout_ms=5000, done=answered.set_result)
+                assert (await answered).status == 200
+            assert not waiting.done()
+        finally:
+            let_go.set()
+            holder.join()
+        assert (await waiting).ack is True
+    assert world.job(job.id).status == "COMPLETED"
+
+
+async def test_an_outcome_is_recorded_though_the_database_was_away_when_it_came(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failures = world.store.settle, [JobStoreUnavailable("away")] * 2
+
+    def sometimes(*given: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return settle(*given, **named)
+
+    monkeypatch.setattr(world.store, "settle", sometimes)
+    monkeypatch.setattr("fleet.jobs.process._SETTLE_AGAIN_S", 0.0)
+    async with target(world, answering(OK)) as server:
+        job = world.add()
+        assert (await world.processor.process(job.id, 1)).ack is True
+        assert len(server.requests) == 1
+    assert world.job(job.id).status == "COMPLETED"
+
+
+async def test_a_token_is_of_one_job_and_one_key(world: World) -> None:
+    good: Callable[[str, str], Awaitable[bool]] = world.processor.is_token
+    assert await good("job-1", token_of(KEY, "job-1"))
+    for wrong in (token_of(KEY, "job-2"), token_of(b"another key", "job-1"), "", "ü", token_of(KEY, "job-1").upper()):
+        assert not await good("job-1", wrong)
