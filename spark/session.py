@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +60,7 @@ class Spark:
 
     def _open(self) -> SparkSession:
         _show_executors_our_code()
+        on_interrupt = signal.getsignal(signal.SIGINT)
         builder = SparkSession.builder.appName("fleet-feed").master(self._master)
         with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
             logging.write(_LOGGING)
@@ -68,6 +71,9 @@ class Spark:
                 builder = builder.config(name, value)
             session = builder.getOrCreate()
         session.dataSource.register(StoreSource)
+        if threading.current_thread() is threading.main_thread():
+            # PySpark takes Ctrl-C for itself, and would cancel an epoch in the middle.
+            signal.signal(signal.SIGINT, on_interrupt)
         return session
 
 
