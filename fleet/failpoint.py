@@ -34,6 +34,11 @@ NAMES = frozenset(
         "settle-repeated",  # the same settle is sent twice
         "settled",  # in the outbox, not copied
         "copied",  # copied to the settled list, not trimmed
+        # feed
+        "feed-frozen",  # claims written, nothing published
+        "feed-publishing",  # after a batch, in an executor
+        "feed-published",  # all in the queue, not marked
+        "feed-marked",  # marked, the epoch's end not said
     }
 )
 

@@ -105,6 +105,30 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeedSettings:
+    """The pipeline; what seed 004 calls `dispatch-scheduler.…` keeps that name as its second one."""
+
+    enabled: bool = _setting(True, env="DISPATCH_SCHEDULER_ENABLED")
+    poll_interval_s: float = _setting(0.5, env="DISPATCH_SCHEDULER_POLL_INTERVAL", least=0.01)
+    batch_size: int = _setting(20_000, env="DISPATCH_SCHEDULER_BATCH_SIZE", least=1)
+    """The most jobs in an epoch."""
+    queue_url: str = _setting("fleet://dispatch", env="DISPATCH_SCHEDULER_QUEUE_URL", hidden=True)
+    max_depth: int = _setting(200_000, least=1)
+    """Messages in the queue beyond which nothing is published."""
+    window: int = _setting(10, least=1)
+    """NEXT_ON_ERROR jobs of one group that are out at a time."""
+    shards: int = _setting(4, least=1)
+    dedup_s: float = _setting(3600.0, least=1)
+    """How long our own queue remembers what was published: a driver that crashed must be back by then."""
+    processing_endpoint: str = _setting("", env="DISPATCH_SCHEDULER_PROCESSING_ENDPOINT")
+    """Empty: `fleet server` as it is set up here."""
+    stale_queued_threshold_minutes: int = _setting(15, env="DISPATCH_SCHEDULER_STALE_QUEUED_THRESHOLD_MINUTES", least=0)
+    stale_queued_poll_interval_s: float = _setting(60.0, env="DISPATCH_SCHEDULER_STALE_QUEUED_POLL_INTERVAL", least=0.1)
+    master: str = _setting("local[*]")
+    """Where Spark runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     level: LogLevel = "INFO"
 
@@ -124,6 +148,7 @@ class Settings:
     config: ConfigSettings = ConfigSettings()
     ops: OpsSettings = OpsSettings()
     database: DatabaseSettings = DatabaseSettings()
+    feed: FeedSettings = FeedSettings()
     log: LogSettings = LogSettings()
     file: Path | None = field(default=None, metadata={"internal": True})
     remarks: tuple[str, ...] = field(default=(), compare=False, metadata={"internal": True})

@@ -14,6 +14,7 @@ from fleet.cli import (
     dead,
     events,
     explain,
+    feed,
     group,
     jobs,
     look,
@@ -40,7 +41,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, look, explain, pool, group, dead, warnings, config, breakers, check,
+    processes, server, produce, jobs, events, feed, look, explain, pool, group, dead, warnings, config, breakers,
+    check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

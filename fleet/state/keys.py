@@ -181,6 +181,8 @@ class FleetKeys:
 
     config = "{fleet}:config"
     leader = "{fleet}:leader"
+    feed = "{fleet}:feed"
+    """The lease of the one driver that makes messages of jobs."""
     processes = "{fleet}:processes"
     beats = "{fleet}:beats"
     breakers = "{fleet}:breakers"

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet.state.connect import Client, translated
-from fleet.state.keys import QueueKeys
+from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.queue import Queue, Tracked
+
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,22 @@ async def by_id(client: Client, queues: Sequence[str], wanted: str) -> Found | N
             if message is not None and wanted in (message.message_id, message.broker_id):
                 return Found(queue, message)
     return None
+
+
+async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:
+    """Those that a router has in hand, from whichever queue it took them."""
+    pipeline = client.pipeline(transaction=False)
+    found: set[str] = set()
+    with translated():
+        queues = list(await client.hkeys(FleetKeys.queues)) if ids else []
+        for queue in queues:
+            for first in range(0, len(ids), _AT_ONCE):
+                pipeline.hmget(QueueKeys(queue).apps, list(ids[first : first + _AT_ONCE]))
+        answers = await pipeline.execute() if queues else []
+    places = [first for _ in queues for first in range(0, len(ids), _AT_ONCE)]
+    for first, answer in zip(places, answers, strict=True):
+        found |= {ids[first + place] for place, broker_id in enumerate(answer) if broker_id is not None}
+    return found
 
 
 async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> Found | None:

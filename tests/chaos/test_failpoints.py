@@ -10,6 +10,7 @@ import pytest
 from fleet import failpoint
 from fleet.journal import Start, read
 from tests.chaos.test_storm import judge
+from tests.spark.driver import FEED
 from tests.stage import Member, Stage, a_stage, until
 
 COORDINATOR = (
@@ -24,7 +25,7 @@ MESSAGES, GROUPS = 600, 30
 
 
 def test_every_failpoint_is_tried() -> None:
-    assert set(COORDINATOR + WORKER + DISTURBED) == failpoint.NAMES
+    assert set(COORDINATOR + WORKER + DISTURBED + FEED) == failpoint.NAMES
 
 
 @pytest.mark.parametrize("action", ["kill", "stop"])

@@ -152,7 +152,11 @@ def test_a_script_that_writes_a_key_is_named_beside_it() -> None:
         for row in rows(section("docs/redis.md", title)):
             for name in re.findall(r"([a-z_]+)\.lua", row[4]):
                 taken = scripts.script(name).keys
-                assert row[0] in taken or (name == "lease" and row[0] in ("owner", "leader")), (prefix, row[0], name)
+                assert row[0] in taken or (name == "lease" and row[0] in ("owner", "leader", "feed")), (
+                    prefix,
+                    row[0],
+                    name,
+                )
 
 
 # Commands, scripts, failpoints, files --------------------------------------------------------------
@@ -204,7 +208,10 @@ def test_every_failpoint_is_described() -> None:
     assert sorted(described) == sorted(failpoint.NAMES)
     assert set(
         re.findall(r"`([a-z-]+)`", section("ARCHITECTURE.md", "The states of an entry, and a crash at each edge"))
-    ) >= (failpoint.NAMES - {"owned", "fenced-pools"})
+    ) >= {name for name in failpoint.NAMES if not name.startswith("feed-")} - {"owned", "fenced-pools"}
+    assert set(re.findall(r"`(feed-[a-z]+)`", section("docs/pipeline.md", "An epoch, and what a crash costs"))) == {
+        name for name in failpoint.NAMES if name.startswith("feed-")
+    }
 
 
 @pytest.mark.parametrize("page", OURS)

@@ -1,0 +1,153 @@
+"""Commands of the pipeline: events become jobs, jobs become messages. Spark runs here, or where --master says."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from fleet import failpoint
+from fleet.cli.base import Command, Group, become, example, settings_of, settings_without_redis
+from fleet.errors import FleetError, InvalidConfig
+from fleet.jobs.store import open_store
+from fleet.settings import Settings
+
+
+@click.group(cls=Group, epilog=example("fleet feed once", "fleet feed run --master 'local[2]'"))
+def feed() -> None:
+    """Make jobs of events, and messages of jobs that are due (docs/pipeline.md)."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--master", metavar="URL", help="Where Spark runs; default: FLEET_FEED_MASTER, else local[*]."),
+        click.option("--queue", metavar="URI", help="Where messages go; default: FLEET_FEED_QUEUE_URL."),
+    ):
+        command = option(command)
+    return command
+
+
+@feed.command(cls=Command, epilog=example("fleet feed once", "fleet feed once --queue sqlite:///queue.db?queue=jobs"))
+@_options
+@click.option("--quiet", is_flag=True, help="Only the last line.")
+@click.pass_context
+def once(context: click.Context, master: str | None, queue: str | None, quiet: bool) -> int:
+    """Publish everything that is due, then end with one line of counts."""
+    settings = _settings(context, master, queue)
+    with _feed(settings, quiet=quiet) as driver:
+        driver.setup.line.lead()
+        driver.begin()
+        click.echo(driver.once().line())
+    return 0
+
+
+@feed.command(cls=Command, epilog=example("fleet feed run --master spark://spark:7077"))
+@_options
+@click.pass_context
+def run(context: click.Context, master: str | None, queue: str | None) -> int:
+    """Publish what falls due, until Ctrl-C.
+
+    Any number may run: one leads, the others stand by and publish nothing.
+    """
+    settings = _settings(context, master, queue)
+    become(settings, "feed")
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    with _feed(settings) as driver:
+        driver.run(stopping)
+        click.echo(driver.totals.line())
+    return 0
+
+
+@feed.command(cls=Command, epilog=example("fleet feed recover"))
+@_options
+@click.pass_context
+def recover(context: click.Context, master: str | None, queue: str | None) -> int:
+    """Look for lost jobs once, and let them go again.
+
+    Lost is one that was published longer ago than the threshold, is in no router's hands, and has no message in the
+    queue. `fleet feed run` does this by itself.
+    """
+    settings = _settings(context, master, queue)
+    with _feed(settings) as driver:
+        driver.setup.line.lead()
+        driver.begin()
+        found = driver.recover()
+        click.echo(f"{found.lost} lost, {found.reset} go again")
+    return 0
+
+
+@feed.command(
+    cls=Command,
+    epilog=example("fleet feed backfill --batch-size 200000", "fleet feed backfill --subscription billing --days 30"),
+)
+@_options
+@click.option("--batch-size", type=click.IntRange(1), help="Jobs in an epoch; default: all there is room for.")
+@click.option("--subscription", metavar="NAME", help="First make its jobs of events that came before it.")
+@click.option("--days", type=click.FloatRange(0), help="With --subscription: only events this young.")
+@click.pass_context
+def backfill(
+    context: click.Context,
+    master: str | None,
+    queue: str | None,
+    batch_size: int | None,
+    subscription: str | None,
+    days: float | None,
+) -> int:
+    """Publish a large backlog in large epochs, and wait for room where the queue is full."""
+    if days is not None and subscription is None:
+        raise click.UsageError("--days goes with --subscription.", context)
+    settings = _settings(context, master, queue)
+    settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
+    with _feed(settings) as driver:
+        driver.setup.line.lead()
+        driver.begin()
+        if subscription is not None:
+            since_ms = 0 if days is None else time.time_ns() // 1_000_000 - int(days * 86_400_000)
+            driver.look_back(subscription, since_ms=since_ms)
+        click.echo(driver.once(wait_for_room=True).line())
+    return 0
+
+
+@feed.command(cls=Command, epilog=example("fleet feed explain 01K97FHM11EKYSXT135MVM6AC7"))
+@click.argument("job")
+@click.pass_context
+def explain(context: click.Context, job: str) -> int:
+    """Say why a job goes with the next epoch, or what keeps it."""
+    from spark.explain import explain as explained
+
+    settings = settings_without_redis(context)
+    store = open_store(settings)
+    try:
+        said = explained(store.engine, job, now_ms=time.time_ns() // 1_000_000, window=settings.feed.window)
+    finally:
+        store.close()
+    if said is None:
+        raise FleetError(f"there is no job {job}")
+    click.echo(said)
+    return 0
+
+
+commands = (feed,)
+
+
+def _settings(context: click.Context, master: str | None, queue: str | None) -> Settings:
+    settings = settings_of(context)
+    failpoint.arm_if(settings.failpoint)
+    chosen = replace(settings.feed, master=master or settings.feed.master, queue_url=queue or settings.feed.queue_url)
+    return replace(settings, feed=chosen)
+
+
+def _feed(settings: Settings, *, quiet: bool = False) -> Any:
+    try:
+        from spark.feed import opened
+    except ImportError as error:
+        raise InvalidConfig(f"the feed needs Spark: install fleet[spark] ({error})") from error
+    say: Callable[[str], None] = (lambda _: None) if quiet else (lambda text: click.echo(text, err=True))
+    return opened(settings, master=settings.feed.master, say=say)

@@ -1,0 +1,79 @@
+"""Rows of the job store, as far as the pipeline looks at them. Payloads only where they are copied."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+
+def _column(name: str, kind: StringType | LongType | IntegerType, *, nullable: bool = False) -> StructField:
+    return StructField(name, kind, nullable)
+
+
+JOBS = StructType(
+    [
+        _column("id", StringType()),
+        _column("message_group", StringType(), nullable=True),
+        _column("mode", StringType()),
+        _column("status", StringType()),
+        _column("sequence", IntegerType()),
+        _column("created_ms", LongType()),
+        _column("scheduled_ms", LongType(), nullable=True),
+        _column("expires_ms", LongType(), nullable=True),
+        _column("attempt", IntegerType()),
+    ]
+)
+"""What a plan decides by."""
+
+UNDER_WAY = StructType(
+    [
+        *(field for field in JOBS.fields if field.name not in ("scheduled_ms", "expires_ms")),
+        _column("queued_ms", LongType(), nullable=True),
+        _column("claimed_until_ms", LongType(), nullable=True),
+    ]
+)
+"""What recovery decides by."""
+
+EVENTS = StructType(
+    [
+        _column("id", StringType()),
+        _column("type", StringType()),
+        _column("message_group", StringType(), nullable=True),
+        _column("payload", StringType()),
+        _column("created_ms", LongType()),
+    ]
+)
+
+SUBSCRIPTIONS = StructType(
+    [
+        _column("name", StringType()),
+        _column("pattern", StringType()),
+        _column("target_url", StringType()),
+        _column("mode", StringType()),
+        _column("pool", StringType()),
+    ]
+)
+
+CLAIMS = StructType(
+    [
+        _column("shard", IntegerType()),
+        _column("seq", IntegerType()),
+        _column("job_id", StringType()),
+        _column("attempt", IntegerType()),
+        _column("message_group", StringType(), nullable=True),
+    ]
+)
+"""A plan: what goes, in which order within its shard."""
+
+TO_PUBLISH = StructType([*CLAIMS.fields, _column("mode", StringType()), _column("pool", StringType())])
+"""A claim with what its message says beside."""
+
+PUBLISHED = StructType(
+    [
+        _column("sent", LongType()),
+        _column("seen", LongType()),
+        _column("refused_job", StringType(), nullable=True),
+        _column("refused_attempt", IntegerType(), nullable=True),
+        _column("trouble", StringType(), nullable=True),
+    ]
+)
+"""What an executor says of a batch: how many it appended, how many were there already, or which job never can be."""

@@ -1,0 +1,115 @@
+"""What the pipeline asks of the job store, in SQL that PostgreSQL and SQLite both know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.types import StructType
+from sqlalchemy import Select, and_, case, func, or_, select
+
+from fleet.jobs.schema import claims, dispatch_jobs, events, subscriptions
+from spark import schemas
+from spark.transforms.plan import IMMEDIATE
+
+_J = dispatch_jobs.c
+_GROUP = _J.msg_group.label("message_group")
+_DECIDED_BY = (
+    _J.id,
+    _GROUP,
+    _J.mode,
+    _J.status,
+    _J.sequence,
+    _J.created_ms,
+    _J.scheduled_ms,
+    _J.expires_ms,
+    _J.attempt,
+)
+_ORDER = (_J.sequence, _J.created_ms, _J.id)
+
+
+def to_plan(*, now_ms: int, window: int) -> Select[Any]:
+    """PENDING jobs, and what their groups have out or in error.
+
+    Of a group that is 200,000 jobs deep the window's worth is enough: of each mode, and of those that are due, are not
+    yet, or wait for a retry. No rule of the plan looks further than the first few of these.
+    """
+    due = func.coalesce(_J.scheduled_ms, 0) <= now_ms
+    waits = case((due, 0), (_J.attempt == 1, 1), else_=2)
+    place = func.row_number().over(partition_by=(_J.msg_group, _J.mode, waits), order_by=_ORDER)
+    unbounded = or_(_J.msg_group.is_(None), and_(_J.mode == IMMEDIATE, due)).label("unbounded")
+    alive = and_(_J.status == "PENDING", func.coalesce(_J.expires_ms, now_ms + 1) > now_ms)
+    pending = select(*_DECIDED_BY, place.label("place"), unbounded).where(alive).subquery()
+    columns = [pending.c[column.name] for column in _DECIDED_BY]
+    first = select(*columns).where(or_(pending.c.unbounded, pending.c.place <= window))
+    waiting = select(_J.msg_group).where(_J.status == "PENDING", _J.msg_group.is_not(None)).distinct()
+    siblings = select(*_DECIDED_BY).where(
+        _J.status.in_(("QUEUED", "IN_PROGRESS", "ERROR")), _J.msg_group.in_(waiting.scalar_subquery())
+    )
+    both = first.union_all(siblings).subquery()
+    return select(both)
+
+
+def of_group(job_id: str) -> Select[Any]:
+    """A job, and all of its group that is not over."""
+    group = select(_J.msg_group).where(_J.id == job_id).scalar_subquery()
+    unfinished = _J.status.in_(("PENDING", "QUEUED", "IN_PROGRESS", "ERROR"))
+    return select(*_DECIDED_BY).where(or_(_J.id == job_id, and_(_J.msg_group == group, unfinished)))
+
+
+def under_way() -> Select[Any]:
+    names = (
+        _J.id,
+        _GROUP,
+        _J.mode,
+        _J.status,
+        _J.sequence,
+        _J.created_ms,
+        _J.attempt,
+        _J.queued_ms,
+        _J.claimed_until_ms,
+    )
+    return select(*names).where(_J.status.in_(("QUEUED", "IN_PROGRESS")))
+
+
+def to_publish(*, epoch: int, shard: int) -> Select[Any]:
+    """One shard of an epoch, as the ledger has it. What went out before a crash and was taken up since is left out."""
+    still = and_(_J.id == claims.c.job_id, _J.attempt == claims.c.attempt, _J.status == "PENDING")
+    return (
+        select(
+            claims.c.shard, claims.c.seq, claims.c.job_id, claims.c.attempt,
+            claims.c.msg_group.label("message_group"), _J.mode, _J.pool,
+        )
+        .join(dispatch_jobs, still)
+        .where(claims.c.epoch == epoch, claims.c.shard == shard)
+        .order_by(claims.c.seq)
+    )  # fmt: skip
+
+
+def events_of_batch(*, batch: int) -> Select[Any]:
+    e = events.c
+    return select(e.id, e.type, e.msg_group.label("message_group"), e.payload, e.created_ms).where(
+        e.fanned_out == batch
+    )
+
+
+def past_events(*, since_ms: int) -> Select[Any]:
+    e = events.c
+    columns = (e.id, e.type, e.msg_group.label("message_group"), e.payload, e.created_ms)
+    # What is still to be fanned out is seen by every subscription anyhow.
+    return select(*columns).where(e.fanned_out == 1, e.created_ms >= since_ms)
+
+
+def all_subscriptions() -> Select[Any]:
+    s = subscriptions.c
+    return select(s.name, s.pattern, s.target_url, s.mode, s.pool).where(s.enabled != 0)
+
+
+QUESTIONS: Mapping[str, tuple[StructType, Callable[..., Select[Any]]]] = {
+    "to_plan": (schemas.JOBS, to_plan),
+    "under_way": (schemas.UNDER_WAY, under_way),
+    "to_publish": (schemas.TO_PUBLISH, to_publish),
+    "events_of_batch": (schemas.EVENTS, events_of_batch),
+    "past_events": (schemas.EVENTS, past_events),
+    "subscriptions": (schemas.SUBSCRIPTIONS, all_subscriptions),
+}

@@ -1,0 +1,1 @@
+"""What is decided, as functions from tables to tables: no input, no output, no clock."""

@@ -1,0 +1,125 @@
+"""What keeps a job, in plain Python: for `fleet feed explain`, and the oracle that the Spark plan is held against."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    id: str
+    message_group: str | None
+    mode: str
+    status: str
+    sequence: int
+    created_ms: int
+    attempt: int
+    scheduled_ms: int | None = None
+    expires_ms: int | None = None
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        return self.sequence, self.created_ms, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    goes: bool
+    because: str
+
+
+GOES = Verdict(True, "it is due and nothing holds it")
+
+
+def verdicts(jobs: Iterable[Job], *, now_ms: int, window: int) -> dict[str, Verdict]:
+    """For each job, whether it may go now. Of each group all jobs that are not over must be among them."""
+    by_group: dict[str, list[Job]] = {}
+    found: dict[str, Verdict] = {}
+    for job in jobs:
+        if job.message_group is None:
+            found[job.id] = _by_itself(job, now_ms) or GOES
+        else:
+            by_group.setdefault(job.message_group, []).append(job)
+    for group in by_group.values():
+        found |= _of_group(sorted(group, key=lambda job: job.place), now_ms, window)
+    return found
+
+
+def _by_itself(job: Job, now_ms: int) -> Verdict | None:
+    """What keeps it whatever its siblings do."""
+    if job.status != "PENDING":
+        return Verdict(False, f"it is {job.status}")
+    if job.expires_ms is not None and job.expires_ms <= now_ms:
+        return Verdict(False, "it has expired")
+    if (job.scheduled_ms or 0) > now_ms:
+        what = "is to go" if job.attempt == 1 else "is to be tried again"
+        return Verdict(False, f"it {what} in {(job.scheduled_ms or 0) - now_ms} ms")
+    return None
+
+
+def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    out = [job for job in group if job.status in ("QUEUED", "IN_PROGRESS")]
+    block_out = next((job for job in out if job.mode == "BLOCK_ON_ERROR"), None)
+    left = window - sum(job.mode == "NEXT_ON_ERROR" for job in out)
+    first: Job | None = None  # what stands before and is not over
+    trouble: Job | None = None  # what stands before and failed, for now or for good
+    wall: Job | None = None  # what stands before and must have its turn first
+    for job in group:
+        own = _by_itself(job, now_ms)
+        if own is not None and job.status == "PENDING" and own.because == "it has expired":
+            found[job.id] = own
+            continue
+        verdict = own or GOES
+        if own is None and job.mode == "NEXT_ON_ERROR":
+            if wall is not None:
+                verdict = Verdict(False, f"{wall.id} must have its turn first")
+            elif left < 1:
+                verdict = Verdict(False, f"{window} jobs of its group are out already")
+            else:
+                left -= 1
+        elif own is None and job.mode == "BLOCK_ON_ERROR":
+            stop = trouble or first or block_out
+            if stop is not None:
+                verdict = Verdict(False, f"{stop.id} stands before it and is {_state(stop, now_ms)}")
+        found[job.id] = verdict
+
+        waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
+        early, retrying = waits and job.attempt == 1, waits and job.attempt > 1
+        unordered = job.mode == "IMMEDIATE"
+        if wall is None and not unordered:
+            open_block = job.mode == "BLOCK_ON_ERROR" and (
+                job in out or (job.status == "PENDING" and not retrying and trouble is None)
+            )
+            if early or open_block:
+                wall = job
+        if first is None and not (early and unordered):
+            first = job
+        if trouble is None and (job.status == "ERROR" or retrying):
+            trouble = job
+    return found
+
+
+def _state(job: Job, now_ms: int) -> str:
+    waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
+    return "waiting for its time" if waits and job.attempt == 1 else "waiting for a retry" if waits else job.status
+
+
+def plan(jobs: Sequence[Job], *, now_ms: int, window: int, room: int, shards: int) -> list[tuple[int, int, str, int]]:
+    """(shard, seq, job, attempt), as `spark.transforms.plan` makes them."""
+    found = verdicts(jobs, now_ms=now_ms, window=window)
+    going = sorted((job for job in jobs if found[job.id].goes), key=lambda job: job.place)[:room]
+    next_in: dict[int, int] = {}
+    rows = []
+    for job in going:
+        shard = zlib.crc32((job.id if job.message_group is None else job.message_group).encode()) % shards
+        next_in[shard] = next_in.get(shard, 0) + 1
+        rows.append((shard, next_in[shard], job.id, job.attempt))
+    return rows
+
+
+def job_of(row: Mapping[str, Any]) -> Job:
+    return Job(**{name: row[name] for name in Job.__dataclass_fields__})

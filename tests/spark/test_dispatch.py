@@ -1,0 +1,158 @@
+"""One driver at work, on a real store and a real queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, insert
+
+from fleet.errors import Fenced, FleetError
+from fleet.jobs.database import open_engine, parse_url, reading
+from fleet.jobs.schema import dispatch_jobs, migrate
+from spark import why
+from spark.explain import explain
+from spark.sources.queries import to_plan
+from spark.why import Job, job_of
+from tests.spark.cases import NOW_MS, job_tables
+from tests.spark.driver import Ground
+
+MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
+
+
+def test_what_is_due_is_published_once_in_order_and_marked(ground: Ground) -> None:
+    added = ground.add(1200, groups=300, modes=MODES)
+    with ground.leading() as feed:
+        first = feed.once()
+    assert (first.sent, first.queued, first.seen) == (900, 900, 0)  # of each BLOCK_ON_ERROR group one of its four
+    messages = ground.drain()
+    places = sorted(ground.places().items(), key=lambda item: item[1])
+    block = {f"g{number}" for number in range(2, 300, 3)}
+    ground.judge({body["id"] for body, _ in messages}, messages)
+    assert {group for _, group in messages} == {"", *(f"g{n}" for n in range(300) if n % 3)}
+    assert sum(group in block for _, group in messages) == len(block)
+    assert ground.states() == {("QUEUED", 1): 900, ("PENDING", 1): 300}
+    with ground.leading() as feed:
+        assert feed.once().sent == 0
+    assert len(places) == len(added)
+
+
+def test_a_message_says_what_the_processing_endpoint_needs(ground: Ground) -> None:
+    (job_id,) = ground.add(1, groups=1, pool="P")
+    ground.feed = dataclasses.replace(ground.feed, processing_endpoint="http://here/api/dispatch/process")
+    with ground.leading() as feed:
+        feed.once()
+    ((body, group),) = ground.drain()
+    token = hmac.digest(b"k", job_id.encode(), "sha256").hex()
+    assert group == "g0"
+    assert body == {
+        "id": job_id,
+        "poolCode": "P",
+        "authToken": token,
+        "mediationTarget": "http://here/api/dispatch/process?attempt=1",
+        "messageGroupId": "g0",
+        "dispatchMode": "NEXT_ON_ERROR",
+    }
+
+
+def test_an_epoch_is_no_larger_than_the_room_that_is_left(ground: Ground) -> None:
+    ground.add(50, groups=50)
+    with ground.leading(max_depth=30, batch_size=20) as feed:
+        done = feed.once()
+        assert (done.epochs, done.sent, done.held_back) == (2, 30, "20 wait for room in the queue")
+    assert len(ground.drain()) == 30
+    with ground.leading() as feed:
+        assert feed.once().sent == 20
+
+
+def test_a_second_driver_publishes_nothing(ground: Ground) -> None:
+    ground.add(10, groups=10)
+    with ground.leading() as first, ground.driver() as second:
+        assert not second.setup.line.try_to_lead()
+        with pytest.raises(FleetError, match="feeds the queue"):
+            second.setup.line.lead()
+        with pytest.raises(Fenced):
+            second.step()
+        assert first.once().sent == 10
+
+
+def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground) -> None:
+    """It froze an epoch, fell asleep, and wakes up when its successor has published that epoch."""
+    from spark.jobs import dispatch
+
+    ground.add(10, groups=10)
+    with ground.leading() as old:
+        epoch = dispatch.freeze(old.setup, most=100)
+        assert epoch is not None
+        ground.redis.client().hset("{fleet}:feed", "deadline", "0")
+        with ground.leading() as new:
+            assert new.totals.sent == 10
+        with pytest.raises(Fenced):
+            dispatch.publish(dataclasses.replace(old.setup, line=_Sleepwalker(old.setup.line.fence)), epoch)  # type: ignore[arg-type]
+        with pytest.raises(Fenced):
+            old.setup.ledger.mark(epoch.number, refused=[], fence=old.setup.line.fence, now_ms=0)
+    assert len(ground.drain()) == 10
+
+
+class _Sleepwalker:
+    """A line that still believes in its lead."""
+
+    def __init__(self, fence: int) -> None:
+        self.fence = fence
+
+
+def test_a_job_that_no_router_would_take_ends_in_error_and_stops_no_other(ground: Ground) -> None:
+    ground.add(3, groups=3)
+    (bad,) = ground.add(1, groups=1, pool="x" * 200)
+    with ground.leading() as feed:
+        done = feed.once()
+    assert (done.sent, done.refused) == (3, 1)
+    job = ground.store.job(bad)
+    assert job is not None
+    assert (job.status, job.last_error) == ("ERROR", "poolCode has 200 characters, the limit is 128")
+
+
+def test_a_job_that_has_expired_is_not_published(ground: Ground) -> None:
+    ground.add(1, groups=1, expires_ms=5)
+    with ground.leading() as feed:
+        done = feed.once()
+    assert (done.sent, done.expired) == (0, 1)
+    assert ground.states() == {("EXPIRED", 1): 1}
+
+
+def test_explain_names_the_job_that_stands_before(ground: Ground) -> None:
+    first, second = ground.add(2, groups=1, modes=("BLOCK_ON_ERROR",))
+    ground.set_all([first], status="ERROR")
+    said = explain(ground.store.engine, second, now_ms=2**50, window=10)
+    assert said is not None
+    assert said.endswith(f"does not go: {first} stands before it and is ERROR")
+    assert explain(ground.store.engine, "none", now_ms=0, window=1) is None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=job_tables(), window=st.integers(1, 3))
+def test_the_head_of_each_group_is_enough_for_a_plan(
+    tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], window: int
+) -> None:
+    engine = open_engine(parse_url(f"sqlite:///{tmp_path_factory.getbasetemp() / 'head.db'}"), connections=1)
+    migrate(engine)
+    with engine.connect() as connection, connection.begin():
+        connection.execute(delete(dispatch_jobs))
+        for job in jobs:
+            row = {
+                **dataclasses.asdict(job),
+                "msg_group": job.message_group,
+                "target_url": "",
+                "payload": "",
+                "pool": "",
+            }
+            row.pop("message_group")
+            connection.execute(insert(dispatch_jobs), [row])
+    with reading(engine) as connection:
+        heads = [job_of(dict(row)) for row in connection.execute(to_plan(now_ms=NOW_MS, window=window)).mappings()]
+    engine.dispose()
+    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=2)
+    assert why.plan(heads, now_ms=NOW_MS, window=window, room=100, shards=2) == whole

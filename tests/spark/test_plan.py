@@ -1,0 +1,125 @@
+"""The plan: Spark's and the plain-Python one are the same, and both are what the modes promise."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from spark import schemas, why
+from spark.transforms.plan import Limits, plan
+from spark.why import Job
+from tests.spark.cases import FAR_MS, NOW_MS, job_tables
+
+QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
+
+
+def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
+    names = schemas.JOBS.names
+    return session.createDataFrame([tuple(getattr(job, name) for name in names) for job in jobs], schemas.JOBS)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=job_tables(), window=st.integers(1, 4), room=st.integers(1, 12), shards=st.integers(1, 3))
+def test_the_plan_of_spark_is_the_plan_of_the_oracle(
+    session: SparkSession, jobs: list[Job], window: int, room: int, shards: int
+) -> None:
+    found = plan(table(session, jobs), now_ms=NOW_MS, limits=Limits(window=window, room=room, shards=shards))
+    by_id = {job.id: job for job in jobs}
+    expected = [
+        (shard, seq, job_id, attempt, by_id[job_id].message_group)
+        for shard, seq, job_id, attempt in why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards)
+    ]
+    assertDataFrameEqual(found, session.createDataFrame(expected, schemas.CLAIMS), ignoreNullable=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs=job_tables(), window=st.integers(1, 3))
+def test_what_goes_is_what_the_modes_promise(jobs: list[Job], window: int) -> None:
+    found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
+    for job in jobs:
+        if not found[job.id].goes:
+            continue
+        assert job.status == PENDING
+        assert (job.scheduled_ms or 0) <= NOW_MS
+        if job.message_group is None or job.mode == "IMMEDIATE":
+            continue
+        siblings = [one for one in jobs if one.message_group == job.message_group and not expired(one)]
+        before = [one for one in siblings if one.place < job.place]
+        going = [one for one in siblings if found[one.id].goes]
+        if job.mode == "BLOCK_ON_ERROR":
+            assert [one for one in before if one.status == ERROR or one.status in (QUEUED, "IN_PROGRESS")] == []
+            assert [one for one in going if one.place < job.place] == []
+            assert [one for one in siblings if one.mode == job.mode and (one in going or is_out(one))] == [job]
+        else:
+            assert [one for one in before if one.mode == "BLOCK_ON_ERROR" and is_out(one)] == []
+            ordered = [one for one in siblings if one.mode == "NEXT_ON_ERROR"]
+            assert sum(is_out(one) or found[one.id].goes for one in ordered) <= window or any(
+                is_out(one) for one in ordered
+            )
+            passed_by = [one for one in before if one.mode == "NEXT_ON_ERROR" and one.status == PENDING]
+            assert all(found[one.id].goes or (one.scheduled_ms or 0) > NOW_MS for one in passed_by)
+            assert all(one.attempt > 1 for one in passed_by if not found[one.id].goes)
+
+
+def expired(job: Job) -> bool:
+    return job.status == PENDING and job.expires_ms is not None and job.expires_ms <= NOW_MS
+
+
+def is_out(job: Job) -> bool:
+    return job.status in (QUEUED, "IN_PROGRESS")
+
+
+def group(*given: str) -> list[Job]:
+    """Jobs of one group in order: mode, status, and `@` for later."""
+    modes = {"I": "IMMEDIATE", "N": "NEXT_ON_ERROR", "B": "BLOCK_ON_ERROR"}
+    states = {"p": (PENDING, 1, None), "q": (QUEUED, 1, None), "i": ("IN_PROGRESS", 1, None), "e": (ERROR, 1, None),
+              "r": (PENDING, 2, NOW_MS + 1), "l": (PENDING, 1, FAR_MS)}  # fmt: skip
+    return [
+        Job(
+            id=f"{place}{code}", message_group="g", mode=modes[code[0]], sequence=99, created_ms=place,
+            status=states[code[1]][0], attempt=states[code[1]][1], scheduled_ms=states[code[1]][2],
+        )
+        for place, code in enumerate(given)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("jobs", "goes"),
+    [
+        pytest.param(["Bp", "Bp", "Bp"], ["0Bp"], id="block: one at a time"),
+        pytest.param(["Bq", "Bp"], [], id="block: its outcome is open"),
+        pytest.param(["Be", "Bp"], [], id="block: an error holds it"),
+        pytest.param(["Br", "Bp"], [], id="block: a retry holds it"),
+        pytest.param(["Be", "Np", "Ip", "Bp"], ["1Np", "2Ip"], id="next and immediate pass an error"),
+        pytest.param(["Br", "Np"], ["1Np"], id="next passes a retry"),
+        pytest.param(["Nr", "Np", "Np", "Np"], ["1Np", "2Np", "3Np"], id="next: up to the window"),
+        pytest.param(["Nq", "Nq", "Np", "Np"], ["2Np"], id="next: what is out counts"),
+        pytest.param(["Np", "Bp", "Np", "Ip"], ["0Np", "3Ip"], id="block is a barrier both ways"),
+        pytest.param(["Bq", "Np"], [], id="next waits for a block that is out"),
+        pytest.param(["Iq", "Bp"], [], id="block waits for an immediate that may fail"),
+        pytest.param(["Il", "Bp"], ["1Bp"], id="an unordered job of tomorrow holds nobody"),
+        pytest.param(["Nl", "Np", "Bp", "Ip"], ["3Ip"], id="an ordered job of tomorrow holds what stands behind it"),
+        pytest.param(["Bp", "Bq"], [], id="block: a later one is out"),
+    ],
+)
+def test_a_mode_goes_as_it_promises(jobs: list[str], goes: list[str]) -> None:
+    made = group(*jobs)
+    assert [row[2] for row in why.plan(made, now_ms=NOW_MS, window=3, room=100, shards=1)] == goes
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs=job_tables(), window=st.integers(1, 3))
+def test_more_room_only_adds_to_what_goes(jobs: list[Job], window: int) -> None:
+    """Never a gap: what an epoch takes of a group is the beginning of what all epochs would."""
+    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=1)
+    for room in range(len(whole)):
+        assert why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=1) == whole[:room]
+
+
+def test_a_plan_in_plain_python_and_in_spark_take_the_same_fields() -> None:
+    assert {field.name for field in dataclasses.fields(Job)} == set(schemas.JOBS.names)
