@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, assert_never
 
 from fleet.jobs.records import Job, Status
-from fleet.outcome import Delivered, Failed, Outcome, OutcomeName, Refenced, Rejected, Unreachable
+from fleet.outcome import Delivered, Failed, NotSent, Outcome, OutcomeName, Refenced, Rejected, Unreachable
 
 RETRY_DELAYS_S = (5, 15, 30, 60, 120)
 
@@ -50,6 +50,9 @@ def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Ve
             return _failed(job, "ERROR_PROCESS", outcome.reason, outcome.retry_s or 0, failed_before, now_ms)
         case Unreachable():
             return _failed(job, "ERROR_CONNECTION", outcome.reason, 0, failed_before, now_ms)
+        case NotSent():
+            # Counted all the same: a rule may stand for ever, and a job must not.
+            return _failed(job, "NOT_SENT", outcome.reason, 0, failed_before, now_ms)
         case Refenced():
             return _failed(job, "FENCED", "HTTP 412: a newer epoch has come by", 0, failed_before, now_ms)
         case _:

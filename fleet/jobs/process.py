@@ -26,7 +26,7 @@ from fleet.jobs.deliver import outcome_of, request_headers
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
 from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
-from fleet.outcome import MAX_RETRY_S, Outcome, Rejected, Unreachable
+from fleet.outcome import MAX_RETRY_S, NotSent, Outcome, Rejected
 from fleet.signatures import Unsignable
 
 log = logging.getLogger("fleet.jobs")
@@ -153,7 +153,7 @@ class Processor:
 
     async def _post(self, job: Job, signer: Signer | None, deadline_ms: float) -> tuple[Outcome, int | None]:
         if self._forbids_url(job.target_url):
-            return Unreachable("egress rules forbid its host"), None
+            return NotSent("egress rules forbid its host"), None
         body = job.payload.encode()
         headers = request_headers(job)
         if headers is None:

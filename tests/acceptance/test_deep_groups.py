@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.acceptance.numbers import a_house, active_at, spread
-from tests.acceptance.test_seed_pools import ON_ITS_WAY_MS, _set_concurrency
+from tests.acceptance.test_seed_pools import ON_ITS_WAY_MS, set_in_file
 from tests.stage import until
 
 AFTER_MS = 1000.0
@@ -19,7 +19,7 @@ def test_a_lowered_limit_holds_for_deep_groups_too(tmp_path: Path) -> None:
         house.settle_in()
         house.crew(workers=2)
         until(lambda: sink.answered("m") >= 40, 30, house.logs)
-        lowered_ms = _set_concurrency(house, 2)
+        lowered_ms = set_in_file(house, 2).done_ms
         until(lambda: any(r.began_ms > lowered_ms + AFTER_MS for r in sink.requests("m")), 30, house.logs)
         requests = sink.requests("m")
         late = [r for r in requests if lowered_ms + ON_ITS_WAY_MS < r.began_ms and active_at(requests, r.began_ms) >= 2]

@@ -38,7 +38,7 @@ class Change:
     done_ms: float
 
 
-def _set_concurrency(house: House, concurrency: int) -> Change:
+def set_in_file(house: House, concurrency: int) -> Change:
     """Rewrite the configuration, until the limit is in force."""
     begun_ms = time.time() * 1000
     house.write(EIGHT={"concurrency": concurrency})
@@ -48,7 +48,7 @@ def _set_concurrency(house: House, concurrency: int) -> Change:
     return Change(begun_ms=begun_ms, done_ms=time.time() * 1000)
 
 
-def _set_by_hand(house: House, concurrency: int) -> Change:
+def set_by_hand(house: House, concurrency: int) -> Change:
     """`fleet pool set`, until it says that it is done."""
     begun_ms = time.time() * 1000
     command = [FLEET, "pool", "set", "EIGHT", "--concurrency", str(concurrency), "--redis", house.redis_server.url]
@@ -58,7 +58,7 @@ def _set_by_hand(house: House, concurrency: int) -> Change:
 
 @pytest.mark.parametrize(
     ("set_concurrency", "options"),
-    [(_set_concurrency, {"capacity": 1000}), (_set_concurrency, {}), (_set_by_hand, {})],
+    [(set_in_file, {"capacity": 1000}), (set_in_file, {}), (set_by_hand, {})],
     ids=["configuration", "configuration-implied-capacity", "by-hand-implied-capacity"],
 )
 def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(
@@ -81,8 +81,7 @@ def test_concurrency_goes_from_8_to_2_and_back_under_load_and_nothing_is_lost(
         late = [
             r
             for r in requests
-            if lowered.done_ms + ON_ITS_WAY_MS < r.began_ms < raised.begun_ms
-            and active_at(requests, r.began_ms) >= 2
+            if lowered.done_ms + ON_ITS_WAY_MS < r.began_ms < raised.begun_ms and active_at(requests, r.began_ms) >= 2
         ]
         assert late == [], (
             f"{len(late)} began beside two or more, the last {late[-1].began_ms - lowered.done_ms:.0f} ms late"
