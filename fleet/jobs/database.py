@@ -90,6 +90,13 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
+def reading_in_parts(engine: Engine) -> Iterator[Connection]:
+    """For answers that are too long for memory: PostgreSQL has cursors only in a transaction."""
+    with translated(engine), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """One transaction: all of it, or nothing."""
     with (

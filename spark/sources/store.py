@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from fleet.jobs.database import open_engine, parse_url, reading
+from fleet.jobs.database import open_engine, parse_url, reading_in_parts
 from spark.sources.queries import QUESTIONS
 
 _BATCH = 10_000
@@ -56,7 +56,7 @@ class _Reader(DataSourceReader):
         engine = open_engine(parse_url(self._url), connections=1)
         schema = to_arrow_schema(self._schema)
         try:
-            with reading(engine) as connection:
+            with reading_in_parts(engine) as connection:
                 statement = QUESTIONS[self._question][1](**asked)
                 rows = connection.execution_options(yield_per=_BATCH).execute(statement)
                 for part in rows.partitions():

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,8 @@ def _end_session(leader: int) -> None:
     """What a dead driver leaves behind: its JVM ends by itself when it misses it; no test waits for that."""
     left = [one for one in psutil.process_iter() if _session_of(one.pid) == leader]
     for one in left:
-        one.kill()
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
     psutil.wait_procs(left, timeout=10)
 
 
