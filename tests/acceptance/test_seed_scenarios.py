@@ -145,6 +145,8 @@ def test_a_delivery_is_the_request_of_the_seed(tmp_path: Path) -> None:
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
+        # By which a fence is kept: two pools may deliver groups of one name.
+        assert (request.headers["Fleet-Pool"], request.headers["Fleet-Group"]) == ("P", "g")
 
 
 def test_what_an_endpoint_rejects_for_good_is_acked_with_a_warning_and_its_group_goes_on(tmp_path: Path) -> None:
