@@ -113,7 +113,11 @@ def _existing(directory: Path) -> Path:
 
 
 async def _redis(settings: Settings) -> AsyncIterator[Finding]:
-    url = settings.redis.url or find_running(settings.data_dir)
+    try:
+        url = settings.redis.url or find_running(settings.data_dir)
+    except FleetError as error:
+        yield Finding("fail", "redis", str(error))
+        return
     if not url:
         program = find_executable()
         if program is None:
