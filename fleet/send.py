@@ -220,10 +220,10 @@ def uri_of_queue(config: RouterConfig, name: str | None) -> tuple[str, str]:
     names = sorted(queue.name for queue in config.queues)
     if name is None:
         name = "default" if "default" in names else names[0] if len(names) == 1 else None
+        if name is None and names:
+            raise FleetError(f"several queues are configured, name one of them: {', '.join(names)}")
         if name is None:
-            raise FleetError(
-                f"several queues, name one of them: {', '.join(names)}" if names else "no queue is configured"
-            )
+            raise InvalidConfig("no queue is configured")
     queue = config.queue(name)
     if queue is None:
         raise InvalidConfig(f"no queue {name} is configured; there are: {', '.join(names) or 'none'}")
