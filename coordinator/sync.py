@@ -178,9 +178,7 @@ class Syncer:
         """The first sync: every source must be good once. Returns the revision, or raises what the last attempt met."""
         for attempt in range(1, self._retry.attempts + 1):
             try:
-                for source in self._sources:
-                    await source.read()
-                    self._plan(source)
+                await self._read_all()
                 return await self._publish_all()
             except FleetError as error:
                 log.warning("sync %d of %d failed: %s", attempt, self._retry.attempts, error)
@@ -189,6 +187,21 @@ class Syncer:
                     raise
             await self._sleep(self._retry.pause_s)
         raise AssertionError("a retry policy has at least one attempt")
+
+    async def _read_all(self) -> None:
+        """InvalidConfig names every source that failed: who mends the first must not learn of the next in a minute."""
+        failures = [failure for failure in await asyncio.gather(*map(self._read, self._sources)) if failure]
+        if failures:
+            raise InvalidConfig("; ".join(failures))
+
+    async def _read(self, source: _Source) -> str:
+        """Returns what was wrong."""
+        try:
+            await source.read()
+        except InvalidConfig as error:
+            return str(error)
+        self._plan(source)
+        return ""
 
     async def run(self) -> None:
         """After `initial`, for ever."""

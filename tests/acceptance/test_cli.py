@@ -136,6 +136,8 @@ def test_seeding_groups_as_asked(fleet: Fleet) -> None:
         (["up", "--config", "missing.json"], 1, "No such file"),
         (["ps", "--config", "missing.toml"], 1, "No such file"),
         (["config", "check", "missing.json"], 1, "No such file"),
+        (["config", "check", "--config", "one.json,two.json"], 1, "two.json: No such file"),
+        (["up", "--config", "one.json,two.json"], 1, "two.json: No such file"),
         (["config", "check"], 2, "FILE or URL"),
         (["verify", "missing.ndjson"], 2, "missing.ndjson"),
         (["seed", "--count", "1", "--endpoint", "quick", "--queue", "sqlite:///q.db?queue=q"], 1, "neither a URL"),

@@ -153,6 +153,15 @@ async def test_the_first_sync_needs_every_source(world: World) -> None:
     assert world.published == []
 
 
+async def test_every_source_that_fails_at_the_first_sync_is_named(world: World) -> None:
+    world.answers = {"http://a": InvalidConfig("a is away"), "http://b": pools(B=1), "http://c": pools(C=-1)}
+    with pytest.raises(InvalidConfig, match=r"^a is away; http://c: processingPools\[0\].concurrency"):
+        await world.syncer("http://a,http://b,http://c", retry=RetryPolicy(attempts=2)).initial()
+    (warning,) = world.warnings
+    assert "a is away; http://c" in warning[2]
+    assert world.published == []
+
+
 async def test_later_a_source_that_fails_counts_with_its_last_good_configuration(world: World) -> None:
     world.answers = {"http://a": pools(A=1), "http://b": pools(B=2)}
     syncer = world.syncer("http://a,http://b", sync_interval_s=10)
