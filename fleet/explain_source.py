@@ -16,6 +16,7 @@ from fleet.state import groups, observe
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
+from fleet.status import is_off
 
 LOOKED_INTO = frozenset({"fleet", "sqlite"})
 """Kinds of queues that show a message to who only looks. The others show it to who takes it."""
@@ -99,6 +100,9 @@ async def _visible(
 ) -> Explanation:
     revision = await Registry(client).revision()
     owner = await owner_of(client, queue)
+    if not owner and is_off(await Registry(client).processes()):
+        details.append("The router is switched off: every coordinator runs with MESSAGE_ROUTER_ENABLED=false.")
+        return Explanation(subject, "NO_COORDINATOR", "the router to be switched on", None, details)
     if not owner:
         details.append(f"Nobody owns queue {queue}: no coordinator lives, or none can open it.")
         return Explanation(subject, "NO_COORDINATOR", f"a coordinator to own queue {queue}", None, details)
