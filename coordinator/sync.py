@@ -21,6 +21,7 @@ from fleet.clock import Clock
 from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
 from fleet.errors import FleetError, InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
+from fleet.nouns import number
 
 log = logging.getLogger("fleet.syncer")
 
@@ -287,10 +288,13 @@ class Syncer:
         for remark in config.remarks:
             log.warning("%s", remark)
         if dropped:
-            text = f"{len(dropped)} pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            many = f"pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            text = number(len(dropped), f"pool above the limit of {self._max_pools} is left out: {dropped[0]}", many)
             await self._tell("POOL_LIMIT", "CRITICAL", text)
         elif len(config.pools) >= self._pool_warning_threshold:
-            await self._tell("POOL_LIMIT", "WARN", f"{len(config.pools)} pools, the limit is {self._max_pools}")
+            await self._tell(
+                "POOL_LIMIT", "WARN", f"{number(len(config.pools), 'pool')}, the limit is {self._max_pools}"
+            )
 
     async def _tell(self, category: str, severity: Severity, text: str) -> None:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet import views
+from fleet.nouns import number
 from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.observe import LeaseView, PoolView, ServerView
@@ -134,7 +135,7 @@ def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:
     if may_be_owned and not queue.view.owner:
         found.append(f"queue {name} has no owner at the moment")
     if queue.view.dead:
-        found.append(f"queue {name} has {queue.view.dead} dead letters")
+        found.append(f"queue {name} has {number(queue.view.dead, 'dead letter')}")
     oldest_s = queue.depth.oldest_s if queue.depth is not None else None
     if oldest_s is not None and oldest_s > _OLD_S:
         found.append(f"the oldest message of queue {name} is {span(oldest_s)} old")
@@ -142,11 +143,12 @@ def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:
 
 
 def _of_pool(pool: PoolView) -> list[str]:
+    holds = number(pool.held, "message")
     if pool.settings.draining:
         # By hand or because it is configured no more: `fleet explain` of a message says which.
-        return [f"pool {pool.code} drains and takes nothing new, it holds {pool.held} messages"] if pool.held else []
+        return [f"pool {pool.code} drains and takes nothing new, it holds {holds}"] if pool.held else []
     if pool.paused:
-        return [f"pool {pool.code} is paused with {pool.held} messages"]
+        return [f"pool {pool.code} is paused with {holds}"]
     if pool.held >= pool.settings.capacity:
         return [f"pool {pool.code} is full: its endpoints are slower than its queues"]
     return []

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.journal import End, Sent, Start, read
+from fleet.nouns import number
 
 _FENCED_STATUS = 412
 _NO_EPOCH = -1
@@ -53,17 +54,17 @@ class Verdict:
     def problems(self) -> list[str]:
         """What makes this verdict bad, in words."""
         found = [
-            f"{count} {name}"
-            for name, count in (
-                ("lost", self.lost),
-                ("inversions", self.inversions),
-                ("overlaps", self.overlaps),
-                ("overlaps by fenced", self.overlaps_by_fenced),
+            number(count, *names)
+            for names, count in (
+                (("lost", "lost"), self.lost),
+                (("inversion",), self.inversions),
+                (("overlap",), self.overlaps),
+                (("overlap by fenced", "overlaps by fenced"), self.overlaps_by_fenced),
             )
             if count
         ]
         if self.duplicates_allowed is not None and self.duplicates > self.duplicates_allowed:
-            found.append(f"{self.duplicates} duplicates, more than {self.duplicates_allowed}")
+            found.append(f"{number(self.duplicates, 'duplicate')}, more than {self.duplicates_allowed}")
         if not self.sent:
             # An empty journal proves nothing, and a check that passes on nothing hides a broken run.
             found.append("no message was sent")
@@ -100,7 +101,7 @@ class Verdict:
     def table(self) -> str:
         """For people: a line for each count, the first example beside it."""
         rows = [
-            ("sent", self.sent, f"in {self.groups} groups"),
+            ("sent", self.sent, f"in {number(self.groups, 'group')}"),
             ("requests", self.requests, f"{self.refused} refused as fenced, {self.unfinished} without an end"),
             ("accepted", self.accepted, ""),
             ("lost", self.lost, self.examples.get("lost", "")),
@@ -160,10 +161,10 @@ def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None
 
 def _sent_messages(paths: Iterable[str | Path]) -> dict[str, _Message]:
     messages: dict[str, _Message] = {}
-    for number, path in enumerate(paths):
+    for journal, path in enumerate(paths):
         for record in read(path):
             if isinstance(record, Sent):
-                group = (number, record.group) if record.group else None
+                group = (journal, record.group) if record.group else None
                 messages.setdefault(record.id, _Message(group, record.pool or "", record.seq))
     return messages
 

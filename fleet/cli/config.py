@@ -14,6 +14,7 @@ from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
 from fleet.explanation import iso
+from fleet.nouns import number
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.reload import Reloaded
 from fleet.state.reload import reload as reload_now
@@ -64,8 +65,7 @@ def reload(context: click.Context) -> None:
         raise FleetError(f"no answer from {', '.join(done.silent)}, its log may say why")
     if not done.good:
         raise FleetError("no syncer runs: nobody reads the configuration")
-    syncers = len(done.good)
-    click.echo(f"{syncers} {'syncer has' if syncers == 1 else 'syncers have'} read the configuration anew.")
+    click.echo(f"{number(len(done.good), 'syncer has', 'syncers have')} read the configuration anew.")
 
 
 commands = (config,)

@@ -263,9 +263,9 @@ def test_a_verdict_is_told_as_json_and_as_a_table(run: Run) -> None:
     result = run.send("a", "b", "c").deliver("a", "c", "a").verdict(duplicates_allowed=0)
     told = json.loads(json.dumps(result.to_json()))
     assert told["ok"] is False
-    assert told["problems"] == ["1 lost", "1 duplicates, more than 0"]
+    assert told["problems"] == ["1 lost", "1 duplicate, more than 0"]
     assert (told["sent"], told["accepted"], told["duplicatesAllowed"], told["overlapsByFenced"]) == (3, 2, 0, 0)
     assert set(told["examples"]) == {"lost", "duplicates"}
     lines = result.table().splitlines()
     assert any(line.startswith("lost ") and "b, group g, seq 2" in line for line in lines)
-    assert lines[-1] == "FAILED: 1 lost; 1 duplicates, more than 0"
+    assert lines[-1] == "FAILED: 1 lost; 1 duplicate, more than 0"
