@@ -97,6 +97,11 @@ async def subscribe_connection(client: Client, url: str) -> Redis:
     return plain
 
 
+def check_url(url: str) -> None:
+    """StateUnavailable for what can be no address of a Redis; nobody is asked."""
+    _client(url, _TIMEOUT_S)
+
+
 def _client(url: str, timeout_s: float) -> Redis:
     try:
         client = Redis.from_url(url, **_options(timeout_s))
