@@ -19,6 +19,7 @@ from fleet.config import QueueConfig
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
+from fleet.nouns import number
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE
@@ -259,7 +260,7 @@ class Consumer:
                 if forgotten:
                     await self._queue.untrack(forgotten)
             if found:
-                text = f"{found} messages of {self.config.name} were tracked and in no pool"
+                text = f"{number(found, 'message')} of {self.config.name} tracked and in no pool"
                 self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
 
     async def _drain(self) -> None:

@@ -37,7 +37,9 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
     failpoint.arm_if(settings.failpoint)
     tame_collector()
     sys.setswitchinterval(SWITCH_S)
-    identity, life, clock = Identity.new("coordinator"), Life(), SystemClock()
+    # By their names coordinators count how many share the queues, and one that is switched off takes none.
+    identity = Identity.new("coordinator", prefix="" if settings.config.enabled else "off-")
+    life, clock = Life(), SystemClock()
     ttl_ms = settings.lease.ttl_ms
     async with connected(settings.redis.url) as client:
         registry = Registry(client)
@@ -82,6 +84,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
                 "queues": sorted(lead.owned),
                 "epoch": lead.leadership.epoch if lead.leadership.held else "",
                 "leader": lead.leadership.held,
+                "enabled": settings.config.enabled,
                 **lead.consumers(),
                 "counts": {**lead.lost, **{name: dict(counts) for name, counts in lead.counts.items()}},
             }

@@ -21,6 +21,7 @@ from fleet.clock import Clock
 from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
 from fleet.errors import FleetError, InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
+from fleet.nouns import number
 
 log = logging.getLogger("fleet.syncer")
 
@@ -34,6 +35,11 @@ Severity = Literal["WARN", "CRITICAL"]
 Publish = Callable[[RouterConfig], Awaitable[str]]
 Warn = Callable[[str, Severity, str], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
+Answer = Callable[[str, str], Awaitable[None]]
+
+
+async def _tell_nobody(_request: str, _error: str) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +159,9 @@ class Syncer:
         sleep: Sleep = asyncio.sleep,
         fetch: Callable[[str], bytes] = fetch,
         on_new: Callable[[RouterConfig], None] = lambda _: None,
+        on_reloaded: Answer = _tell_nobody,
     ) -> None:
-        """`on_new` is told what was published for the first time."""
+        """`on_new` is told what was published for the first time, `on_reloaded` what was wrong at a reload, or ''."""
         self._sources = [_Source(item.strip(), fetch) for item in sources.split(",") if item.strip()]
         self._inline = parse_router_config(inline) if inline else None
         if not self._sources and self._inline is None:
@@ -170,6 +177,9 @@ class Syncer:
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
         self._on_new = on_new
+        self._on_reloaded = on_reloaded
+        self._asked = ""
+        """Who asked for the reload that the next tick does."""
         self._published: bytes | None = None
         self._republish_ms = 0.0
         self._state_away = False
@@ -178,9 +188,7 @@ class Syncer:
         """The first sync: every source must be good once. Returns the revision, or raises what the last attempt met."""
         for attempt in range(1, self._retry.attempts + 1):
             try:
-                for source in self._sources:
-                    await source.read()
-                    self._plan(source)
+                await self._read_all()
                 return await self._publish_all()
             except FleetError as error:
                 log.warning("sync %d of %d failed: %s", attempt, self._retry.attempts, error)
@@ -190,34 +198,55 @@ class Syncer:
             await self._sleep(self._retry.pause_s)
         raise AssertionError("a retry policy has at least one attempt")
 
+    async def _read_all(self) -> None:
+        """InvalidConfig names every source that failed: who mends the first must not learn of the next in a minute."""
+        failures = [failure for failure in await asyncio.gather(*map(self._read, self._sources)) if failure]
+        if failures:
+            raise InvalidConfig("; ".join(failures))
+
+    async def _read(self, source: _Source) -> str:
+        """Returns what was wrong."""
+        try:
+            await source.read()
+        except InvalidConfig as error:
+            return str(error)
+        self._plan(source)
+        return ""
+
     async def run(self) -> None:
         """After `initial`, for ever."""
         while True:
             await self._sleep(TICK_S)
             await self.tick()
 
-    def reload(self) -> None:
-        """Read everything at the next tick, as `POST /config/reload` asks."""
+    def reload(self, request: str = "") -> None:
+        """Read everything at the next tick, as `fleet config reload` asks."""
+        self._asked = request
         for source in self._sources:
             source.due_ms = 0.0
 
     async def tick(self) -> None:
         """One look: read what is due, publish what changed or may have been lost."""
         now_ms = self._clock.boot_ms()
+        asked, self._asked = self._asked, ""
         due = [source for source in self._sources if now_ms >= source.due_ms or source.changed()]
         # Side by side: a URL that takes its whole timeout holds up no changed file.
-        await asyncio.gather(*map(self._refresh, due))
+        failures = [failure for failure in await asyncio.gather(*map(self._refresh, due)) if failure]
         if due or now_ms >= self._republish_ms:
             try:
                 await self._publish_all()
                 self._state_away = False
             except StateError as error:
+                failures.append(str(error))
                 # Said once: it stays away or comes back, and the next tick tries again anyway.
                 if not self._state_away:
                     log.warning("cannot publish the configuration: %s", error)
                 self._state_away = True
+        if asked:
+            await self._on_reloaded(asked, "; ".join(failures))
 
-    async def _refresh(self, source: _Source) -> None:
+    async def _refresh(self, source: _Source) -> str:
+        """Returns what was wrong."""
         try:
             await source.read()
         except InvalidConfig as error:
@@ -230,8 +259,9 @@ class Syncer:
                 self._plan(source)
             else:
                 source.due_ms = self._clock.boot_ms() + self._retry.pause_s * 1000
-        else:
-            self._plan(source)
+            return str(error)
+        self._plan(source)
+        return ""
 
     def _plan(self, source: _Source) -> None:
         source.failures = 0
@@ -258,10 +288,13 @@ class Syncer:
         for remark in config.remarks:
             log.warning("%s", remark)
         if dropped:
-            text = f"{len(dropped)} pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            many = f"pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            text = number(len(dropped), f"pool above the limit of {self._max_pools} is left out: {dropped[0]}", many)
             await self._tell("POOL_LIMIT", "CRITICAL", text)
         elif len(config.pools) >= self._pool_warning_threshold:
-            await self._tell("POOL_LIMIT", "WARN", f"{len(config.pools)} pools, the limit is {self._max_pools}")
+            await self._tell(
+                "POOL_LIMIT", "WARN", f"{number(len(config.pools), 'pool')}, the limit is {self._max_pools}"
+            )
 
     async def _tell(self, category: str, severity: Severity, text: str) -> None:
         try:

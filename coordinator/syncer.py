@@ -20,7 +20,7 @@ from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.keys import CHANGED_CHANNEL
 from fleet.state.registry import Registry
-from fleet.state.reload import RELOAD
+from fleet.state.reload import request_of
 from fleet.state.signals import Signals
 from fleet.state.warnings import Warnings
 
@@ -32,9 +32,10 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
     config_sources.check_files(settings.config)
     identity, life = Identity.new("syncer"), Life()
     revision = ""
+    reloaded = {"request": "", "error": ""}
 
     def describe() -> dict[str, Any]:
-        return {"revision": revision}
+        return {"revision": revision, "reloaded": reloaded}
 
     async with connected(settings.redis.url) as client:
         warnings = Warnings(client)
@@ -44,9 +45,15 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
             await warnings.add(category, severity, text, "syncer")
 
         def on_changed(what: str) -> None:
-            if what == RELOAD:
+            request = request_of(what)
+            # Asked again by who has had no answer yet: what was done is not done twice.
+            if request not in ("", reloaded["request"]):
                 log.info("asked to read the configuration")
-                syncer.reload()
+                syncer.reload(request)
+
+        async def on_reloaded(request: str, error: str) -> None:
+            reloaded.update(request=request, error=error)
+            await heartbeat.beat()
 
         validator = Validator(warn=lambda category, text: warn(category, "WARN", text))
         syncer = Syncer(
@@ -60,6 +67,7 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
             pool_warning_threshold=settings.config.pool_warning_threshold,
             retry=retry,
             on_new=validator.look_at,
+            on_reloaded=on_reloaded,
         )
         heartbeat = Heartbeat(
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe

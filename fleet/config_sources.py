@@ -21,20 +21,32 @@ def is_given(config: ConfigSettings) -> bool:
 
 
 def check_files(config: ConfigSettings) -> None:
-    """InvalidConfig for a file that cannot be read or is wrong: unlike a URL, waiting will not mend it."""
+    """InvalidConfig for files that cannot be read or are wrong: unlike a URL, waiting will not mend them."""
+    failures = []
     for source in sources(config):
         if "://" not in source:
             try:
                 _parse(source, Path(source).read_bytes())
             except OSError as error:
-                raise InvalidConfig(f"{source}: {error.strerror}") from error
+                failures.append(f"{source}: {error.strerror}")
+            except InvalidConfig as error:
+                failures.append(str(error))
+    if failures:
+        raise InvalidConfig("; ".join(failures))
     if config.inline:
         parse_router_config(config.inline)
 
 
 async def read(config: ConfigSettings, fetch: Fetch) -> RouterConfig:
-    """What a syncer would publish."""
-    found = [_parse(source, await fetch(source)) for source in sources(config)]
+    """What a syncer would publish, or InvalidConfig with what is wrong in each of its sources."""
+    found, failures = [], []
+    for source in sources(config):
+        try:
+            found.append(_parse(source, await fetch(source)))
+        except InvalidConfig as error:
+            failures.append(str(error))
+    if failures:
+        raise InvalidConfig("; ".join(failures))
     if config.inline:
         found.append(parse_router_config(config.inline))
     return merge(found)

@@ -18,6 +18,7 @@ import msgspec
 from fleet.config import RouterConfig, shown_uri
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_GROUP, DispatchMode, Message, encode
+from fleet.nouns import number
 from fleet.sources import ulid
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
@@ -172,7 +173,7 @@ async def _replay_queue(
     messages = [(letter, letter.message()) for letter in mine]
     malformed = sum(message is None for _, message in messages)
     if malformed:
-        what = "1 letter is" if malformed == 1 else f"{malformed} letters are"
+        what = number(malformed, "letter is", "letters are")
         done.left.append(f"queue {queue}: {what} malformed: there is no message to send, mend it at its sender")
     # The same text twice is one message, buried twice when a coordinator died in between.
     copies = Counter(letter.raw for letter in mine)
@@ -181,7 +182,8 @@ async def _replay_queue(
         return
     configured = config.queue(queue)
     if configured is None:
-        done.left.append(f"queue {queue} is not configured (any more): configure it to replay {len(good)} letters")
+        what = number(len(good), "letter")
+        done.left.append(f"queue {queue} is not configured (any more): configure it to replay {what}")
         return
     publisher = open_publisher(configured.uri)
     await publisher.open()

@@ -25,6 +25,7 @@ from rich.table import Table
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import FleetError
 from fleet.journal import End, Journal, Record
+from fleet.nouns import number
 from fleet.send import Draft, Sent, publish, seed_drafts
 from fleet.settings import ConfigSettings, RedisSettings, Settings
 from fleet.sources.open import open_publisher, open_source
@@ -207,14 +208,14 @@ class _Demo:
         self._show_table()
         total = self.tally.total
         if total.ok and total.sent == messages and drained:
-            self._console.print(f"[green]All {messages:,} messages arrived, each group in order.[/green]")
+            self._console.print(f"[green]All {number(messages, 'message')} arrived, each group in order.[/green]")
             return 0
         if not arrived:
-            self._console.print(f"[red]{messages - total.delivered:,} messages did not arrive.[/red]")
+            self._console.print(f"[red]{number(messages - total.delivered, 'message')} did not arrive.[/red]")
         elif not drained:
             self._console.print("[red]The queue still holds messages that were delivered.[/red]")
         else:
-            self._console.print(f"[red]{total.out_of_order:,} messages arrived out of order.[/red]")
+            self._console.print(f"[red]{number(total.out_of_order, 'message')} arrived out of order.[/red]")
         return 1
 
     async def _send(self, messages: int, groups: int, target: str) -> None:
@@ -293,7 +294,7 @@ class _Demo:
         if len(names) > _GROUPS_SHOWN:
             table.add_row(f"… {len(names) - _GROUPS_SHOWN} more", *[""] * 6)
         table.add_section()
-        table.add_row(*_row(f"all {len(names)} groups", self.tally.total), style="bold")
+        table.add_row(*_row(f"all {number(len(names), 'group')}", self.tally.total), style="bold")
         self._console.print(table)
 
     def _say_where_to_look(self) -> None:

@@ -19,6 +19,7 @@ from fleet import config_sources
 from fleet.config_sources import Fetch
 from fleet.embedded_redis import find_executable, find_running
 from fleet.errors import FleetError
+from fleet.nouns import number
 from fleet.settings import Settings
 from fleet.state import observe
 from fleet.state.connect import connected, safe_url
@@ -113,7 +114,11 @@ def _existing(directory: Path) -> Path:
 
 
 async def _redis(settings: Settings) -> AsyncIterator[Finding]:
-    url = settings.redis.url or find_running(settings.data_dir)
+    try:
+        url = settings.redis.url or find_running(settings.data_dir)
+    except FleetError as error:
+        yield Finding("fail", "redis", str(error))
+        return
     if not url:
         program = find_executable()
         if program is None:
@@ -129,7 +134,7 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("fail", "redis", str(error))
         return
     versions = ", ".join(sorted({server.version for server in servers}))
-    nodes = f"{len(servers)} nodes, " if len(servers) > 1 else ""
+    nodes = f"{number(len(servers), 'node')}, " if len(servers) > 1 else ""
     yield Finding("ok", "redis", f"{nodes}{versions} at {safe_url(url)}")
     policies = {server.policy for server in servers} - {"", "noeviction"}
     if policies:
@@ -160,4 +165,4 @@ async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
         return
     for remark in config.remarks:
         yield Finding("warn", "config", remark)
-    yield Finding("ok", "config", f"{len(config.queues)} queues, {len(config.pools)} pools")
+    yield Finding("ok", "config", f"{number(len(config.queues), 'queue')}, {number(len(config.pools), 'pool')}")

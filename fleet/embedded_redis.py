@@ -24,6 +24,7 @@ from fleet.errors import StateUnavailable
 
 MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its end
 _ADDRESS_FILE = "redis.url"
+_ANSWERS_WITHIN_S = 2.0
 _PROGRAMS = ("redis-server", "valkey-server")
 
 
@@ -138,7 +139,7 @@ class EmbeddedRedis:
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes], socket_path: Path, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         pause_s = 0.001
-        while not _answers(socket_path):
+        while not _begins_to_answer(socket_path):
             if process.poll() is not None:
                 raise StateUnavailable(f"the embedded Redis ended with {process.returncode}: {self._last_words()}")
             if time.monotonic() > deadline:
@@ -165,12 +166,19 @@ def find_executable(*, programs: Sequence[str] = _PROGRAMS) -> str | None:
 
 
 def find_running(directory: Path) -> str | None:
-    """The URL of the embedded Redis that runs in this directory, for commands beside `fleet up`."""
+    """The URL of the embedded Redis that runs in this directory, for commands beside `fleet up`.
+
+    None where none runs. One that runs and is silent (stopped, starved) is not away: that is said as what it is.
+    """
     try:
         url = (directory / _ADDRESS_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         return None
-    return url if _answers(Path(unquote(urlsplit(url).path))) else None
+    try:
+        return url if _answers(Path(unquote(urlsplit(url).path)), within_s=_ANSWERS_WITHIN_S) else None
+    except TimeoutError:
+        text = f"the embedded Redis in {directory} does not answer within {_ANSWERS_WITHIN_S:g} s"
+        raise StateUnavailable(text) from None
 
 
 def _url(socket_path: Path) -> str:
@@ -200,10 +208,21 @@ def _write_address(directory: Path, url: str) -> None:
     draft.replace(directory / _ADDRESS_FILE)
 
 
-def _answers(socket_path: Path) -> bool:
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1.0)
-        connection.connect(str(socket_path))
-        connection.sendall(b"PING\r\n")
-        return connection.recv(16).startswith(b"+PONG")
+def _begins_to_answer(socket_path: Path) -> bool:
+    with contextlib.suppress(TimeoutError):
+        return _answers(socket_path, within_s=1.0)
     return False
+
+
+def _answers(socket_path: Path, *, within_s: float) -> bool:
+    """False where nobody listens; TimeoutError where somebody does and says nothing."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(within_s)
+            connection.connect(str(socket_path))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except TimeoutError:
+        raise
+    except OSError:
+        return False

@@ -5,7 +5,7 @@ gets its `end` record with the status it would have been answered. So a message 
 killed a moment later counts as accepted here, and its redelivery as a duplicate, which is what it is for the
 receiver of real messages.
 
-With `fence` an epoch lower than one seen for the group is refused twice: when the request comes in (then
+With `fence` an epoch lower than one seen for the group, in its pool, is refused twice: when the request comes in (then
 nothing was begun, and only an `end` is written) and again before it is accepted, as a store with a fencing
 token would do, for another worker may have come by while this request was slow.
 """
@@ -99,7 +99,7 @@ class Sink:
         self.journal = Journal(options.journal, buffer_bytes=_MAX_BODY_BYTES) if options.journal else None
         self.connections: set[_Connection] = set()
         self.stopping = False
-        self._epochs: dict[str, int] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
         self._working = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -107,24 +107,27 @@ class Sink:
     def connect(self) -> asyncio.Protocol:
         return _Connection(self)
 
-    def is_fenced(self, group: str | None, epoch: int | None) -> bool:
-        if not self.options.fence or group is None or epoch is None:
+    def is_fenced(self, request: Request) -> bool:
+        epoch = request.epoch
+        if not self.options.fence or request.group is None or epoch is None:
             return False
-        seen = self._epochs.get(group, epoch)
-        self._epochs[group] = max(seen, epoch)
+        # Two pools make epochs without knowing of each other.
+        lane = request.pool, request.group
+        seen = self._epochs.get(lane, epoch)
+        self._epochs[lane] = max(seen, epoch)
         return epoch < seen
 
     def begin(self, request: Request) -> None:
         self._working += 1
         self._idle.clear()
         if self.journal is not None:
-            self.journal.start(request.id, request.group, epoch=request.epoch)
+            self.journal.start(request.id, request.group, epoch=request.epoch, pool=request.pool)
             if request.latency_ms:
                 self.journal.flush()
 
     def end(self, request: Request, status: int, *, begun: bool = True) -> None:
         if self.journal is not None:
-            self.journal.end(request.id, request.group, epoch=request.epoch, status=status)
+            self.journal.end(request.id, request.group, epoch=request.epoch, status=status, pool=request.pool)
             self.journal.flush()
         if begun:
             self._working -= 1
@@ -132,7 +135,7 @@ class Sink:
                 self._idle.set()
 
     def outcome(self, request: Request) -> int:
-        if self.is_fenced(request.group, request.epoch):
+        if self.is_fenced(request):
             return _FENCED
         return request.failure if random.random() < request.fail_rate else _ACCEPTED
 
@@ -150,6 +153,7 @@ class Sink:
 class Request:
     id: str = ""
     group: str | None = None
+    pool: str = ""
     epoch: int | None = None
     keep_alive: bool = True
     latency_ms: float = 0
@@ -240,6 +244,8 @@ class _Connection(asyncio.Protocol):
                 request.id = value.decode("utf-8", "replace")
             case b"fleet-group":
                 request.group = value.decode("utf-8", "replace")
+            case b"fleet-pool":
+                request.pool = value.decode("utf-8", "replace")
             case b"fleet-epoch":
                 request.epoch = int(value) if value.isdigit() and len(value) <= _MAX_EPOCH_DIGITS else None
             case b"expect" if self._transport is not None:
@@ -270,7 +276,7 @@ class _Connection(asyncio.Protocol):
         self._busy = True
         if not request.id:
             self._reply(_ACCEPTED, keep=request.keep_alive)
-        elif self._sink.is_fenced(request.group, request.epoch):
+        elif self._sink.is_fenced(request):
             self._sink.end(request, _FENCED, begun=False)
             self._reply(_FENCED, keep=request.keep_alive)
         else:

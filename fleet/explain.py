@@ -12,6 +12,7 @@ from fleet import dead, explain_source
 from fleet.config import RouterConfig, shown_uri
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_GROUP
+from fleet.nouns import number
 from fleet.state import groups
 from fleet.state.connect import Client
 from fleet.state.groups import GroupView, PoolNow
@@ -119,7 +120,7 @@ class Explainer:
             return its_group
         head = view.head.message_id
         # One of high priority that came later stands first, and waits for what is under way.
-        others = "1 message" if place <= 1 else f"{place} messages"
+        others = number(max(place, 1), "message")
         its_group.details.insert(1, f"It is behind {others} of group {_named(view)}; the first of them is {head}.")
         its_group.details.insert(2, f"Message {head} is {its_group.state} and waits for {its_group.waits_for}.")
         return replace(its_group, state="QUEUED", waits_for=f"message {head}, which is before it in its group")
@@ -131,7 +132,7 @@ class Explainer:
         if view is None:
             return self._unknown(subject)
         explained = await self._group_in(subject, view, pools[0])
-        messages = "1 message" if view.queued == 1 else f"{view.queued} messages"
+        messages = number(view.queued, "message")
         explained.details.insert(0, f"Pool {pools[0]} holds {messages} of it; the first is {view.head.message_id}.")
         if len(pools) > 1:
             explained.details.append(f"It has messages in other pools too (--pool): {', '.join(pools[1:])}.")
@@ -186,13 +187,17 @@ class Explainer:
             details.append(f"No worker that lives serves pool {code}.")
             return Explanation(subject, "NO_WORKER", f"a worker that serves pool {code}", None, details)
         if pool.leases >= limit:
-            details.append(f"Pool {code} delivers {pool.leases} groups at a time, and its concurrency is {limit}.")
-            details.append(f"{pool.ready} groups wait for a slot.")
+            details.append(
+                f"Pool {code} delivers {number(pool.leases, 'group')} at a time, and its concurrency is {limit}."
+            )
+            details.append(f"{number(pool.ready, 'group waits', 'groups wait')} for a slot.")
             return Explanation(subject, "CONCURRENCY", f"a free slot of pool {code}", None, details)
         if pool.permit_ms is not None:
-            details.append(f"Pool {code} has used up its {rate} deliveries a minute; {pool.ready} groups wait.")
+            used, wait = number(rate or 0, "delivery", "deliveries"), number(pool.ready, "group waits", "groups wait")
+            details.append(f"Pool {code} has used up its {used} a minute; {wait}.")
             return Explanation(subject, "RATE_LIMITED", f"the next permit of pool {code}", pool.permit_ms, details)
-        details.append(f"{servants} workers serve pool {code}; {pool.ready} groups are ready in it.")
+        serve, ready = number(servants, "worker serves", "workers serve"), number(pool.ready, "group is", "groups are")
+        details.append(f"{serve} pool {code}; {ready} ready in it.")
         return Explanation(subject, "READY", "a worker to claim it, which should be at once", None, details)
 
     # What both need -------------------------------------------------------------------------------
@@ -224,7 +229,7 @@ class Explainer:
                         f"Dead letter of {which} in queue {letter.queue}: {letter.kind} {since}, {content['reason']}."
                     )
         if count > _LETTERS_NAMED:
-            sentences.append(f"… and {count - _LETTERS_NAMED} more dead letters of it.")
+            sentences.append(f"… and {number(count - _LETTERS_NAMED, 'more dead letter')} of it.")
         return sentences
 
     def _unknown(self, subject: str) -> Explanation:

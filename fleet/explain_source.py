@@ -9,6 +9,7 @@ from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_POOL
+from fleet.nouns import number
 from fleet.sources import own_look, sqlite_look
 from fleet.sources.own import name_of
 from fleet.sources.sqlite_look import AtSource
@@ -16,6 +17,7 @@ from fleet.state import groups, observe
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
+from fleet.status import is_off
 
 LOOKED_INTO = frozenset({"fleet", "sqlite"})
 """Kinds of queues that show a message to who only looks. The others show it to who takes it."""
@@ -76,7 +78,7 @@ async def _explain(
         details += await breaker_of(client, found.message.mediation_target)
     if found.ahead:
         # Its queue shows nothing of a group before what is older in it.
-        others = "1 older message" if found.ahead == 1 else f"{found.ahead} older messages"
+        others = number(found.ahead, "older message")
         details.append(f"It is behind {others} of its group; the first is {found.head_id} (fleet explain it).")
         hidden = found.head_visible_at_ms > now_ms
         if hidden:
@@ -99,6 +101,9 @@ async def _visible(
 ) -> Explanation:
     revision = await Registry(client).revision()
     owner = await owner_of(client, queue)
+    if not owner and is_off(await Registry(client).processes()):
+        details.append("The router is switched off: every coordinator runs with MESSAGE_ROUTER_ENABLED=false.")
+        return Explanation(subject, "NO_COORDINATOR", "the router to be switched on", None, details)
     if not owner:
         details.append(f"Nobody owns queue {queue}: no coordinator lives, or none can open it.")
         return Explanation(subject, "NO_COORDINATOR", f"a coordinator to own queue {queue}", None, details)
@@ -118,7 +123,8 @@ async def _visible(
         details.append(f"Pool {code} drains, {by}: it takes nothing new.")
         return Explanation(subject, "DRAINING", f"pool {code} to take messages again", None, details)
     if pool.held >= pool.settings.capacity:
-        details.append(f"Pool {code} is full: it holds {pool.held} messages, its capacity is {pool.settings.capacity}.")
+        holds = number(pool.held, "message")
+        details.append(f"Pool {code} is full: it holds {holds}, its capacity is {pool.settings.capacity}.")
         if pool.paused:
             details.append("It is paused by an operator.")
         return Explanation(subject, "POOL_FULL", f"room in pool {code}", None, details)

@@ -1,9 +1,10 @@
 """The journal: what a producer sent and what an endpoint took, one JSON object a line, for `fleet verify`.
 
-    {"kind":"sent","id","group","seq","t"}               the queue accepted it
-    {"kind":"start","id","group","epoch","status","t"}   a request began (its status is null)
-    {"kind":"end","id","group","epoch","status","t"}     it ended, with the status that it was answered
+    {"kind":"sent","id","group","seq","t","pool"}               the queue accepted it
+    {"kind":"start","id","group","epoch","status","t","pool"}   a request began (its status is null)
+    {"kind":"end","id","group","epoch","status","t","pool"}     it ended, with the status that it was answered
 
+`pool` is left out where it is not known, as in journals of older versions.
 `t` is in milliseconds since 1970. `seq` rises with the order in which one journal's messages were sent.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fleet.errors import FleetError
 
@@ -24,6 +26,7 @@ class Sent(msgspec.Struct, tag_field="kind", tag="sent", gc=False):
     group: str | None
     seq: int
     t: float
+    pool: str | UnsetType = UNSET
 
 
 class Start(msgspec.Struct, tag_field="kind", tag="start", gc=False):
@@ -32,6 +35,7 @@ class Start(msgspec.Struct, tag_field="kind", tag="start", gc=False):
     epoch: int | None
     t: float
     status: None = None
+    pool: str | UnsetType = UNSET
 
 
 class End(msgspec.Struct, tag_field="kind", tag="end", gc=False):
@@ -40,6 +44,7 @@ class End(msgspec.Struct, tag_field="kind", tag="end", gc=False):
     epoch: int | None
     status: int
     t: float
+    pool: str | UnsetType = UNSET
 
 
 Record = Sent | Start | End
@@ -65,14 +70,14 @@ class Journal:
         self._buffer = bytearray()
         _cut_torn_line(self._fd)
 
-    def sent(self, message_id: str, group: str | None, seq: int) -> None:
-        self._add(Sent(message_id, group, seq, self._now_ms()))
+    def sent(self, message_id: str, group: str | None, seq: int, *, pool: str = "") -> None:
+        self._add(Sent(message_id, group, seq, self._now_ms(), pool or UNSET))
 
-    def start(self, message_id: str, group: str | None, *, epoch: int | None) -> None:
-        self._add(Start(message_id, group, epoch, self._now_ms()))
+    def start(self, message_id: str, group: str | None, *, epoch: int | None, pool: str = "") -> None:
+        self._add(Start(message_id, group, epoch, self._now_ms(), pool=pool or UNSET))
 
-    def end(self, message_id: str, group: str | None, *, epoch: int | None, status: int) -> None:
-        self._add(End(message_id, group, epoch, status, self._now_ms()))
+    def end(self, message_id: str, group: str | None, *, epoch: int | None, status: int, pool: str = "") -> None:
+        self._add(End(message_id, group, epoch, status, self._now_ms(), pool or UNSET))
 
     def flush(self) -> None:
         if self._buffer:

@@ -36,8 +36,8 @@ class Identity:
     started_at: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
 
     @staticmethod
-    def new(role: str) -> Identity:
-        return Identity(role, f"{role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+    def new(role: str, *, prefix: str = "") -> Identity:
+        return Identity(role, f"{prefix}{role}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
 
 
 def tame_collector() -> None:

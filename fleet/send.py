@@ -14,7 +14,7 @@ import msgspec
 from fleet.config import RouterConfig, parse_router_config
 from fleet.errors import FleetError, InvalidConfig, InvalidMessage
 from fleet.journal import Journal
-from fleet.message import Message, decode
+from fleet.message import DEFAULT_POOL, Message, decode
 from fleet.settings import Settings
 from fleet.sources import ulid
 from fleet.sources.base import Outgoing, Publisher
@@ -53,6 +53,8 @@ class Draft:
     group: str | None = None
     body: bytes = b""
     refusal: str = ""
+    pool: str = ""
+    """The one that it asks for."""
 
 
 @dataclass(slots=True)
@@ -103,7 +105,7 @@ def _draft(line: int, body: bytes, fields: dict[str, str], *, unchecked: bool, f
         message = decode(body)
     except InvalidMessage as error:
         return _as_it_is(line, body) if unchecked else Draft(line, refusal=str(error))
-    return Draft(line, message.id, _group_of(message), body)
+    return Draft(line, message.id, _group_of(message), body, pool=message.pool_code or DEFAULT_POOL)
 
 
 def _as_it_is(line: int, body: bytes) -> Draft:
@@ -130,7 +132,7 @@ def seed_drafts(*, count: int, mode: GroupMode, groups: int, target: str, pool: 
                 case "single":
                     group = "group-single"
             message = Message(id=message_id, pool_code=pool, mediation_target=target, message_group_id=group)
-            yield Draft(sent, message_id, group, encode(message))
+            yield Draft(sent, message_id, group, encode(message), pool=pool or DEFAULT_POOL)
 
 
 def _new_ids(count: int) -> list[str]:
@@ -190,7 +192,7 @@ async def publish(
         sent.accepted += 1
         if journal is not None:
             # Journalled once the queue has it: a message it refused was never lost.
-            journal.sent(draft.id, draft.group, next(seq))
+            journal.sent(draft.id, draft.group, next(seq), pool=draft.pool)
     if journal is not None:
         journal.flush()
 
@@ -218,10 +220,10 @@ def uri_of_queue(config: RouterConfig, name: str | None) -> tuple[str, str]:
     names = sorted(queue.name for queue in config.queues)
     if name is None:
         name = "default" if "default" in names else names[0] if len(names) == 1 else None
+        if name is None and names:
+            raise FleetError(f"several queues are configured, name one of them: {', '.join(names)}")
         if name is None:
-            raise FleetError(
-                f"several queues, name one of them: {', '.join(names)}" if names else "no queue is configured"
-            )
+            raise InvalidConfig("no queue is configured")
     queue = config.queue(name)
     if queue is None:
         raise InvalidConfig(f"no queue {name} is configured; there are: {', '.join(names) or 'none'}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet import views
+from fleet.nouns import number
 from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.observe import LeaseView, PoolView, ServerView
@@ -30,6 +31,11 @@ class Status:
     @property
     def roles(self) -> Counter[str]:
         return Counter(str(record.get("role")) for record in self.records)
+
+    @property
+    def is_off(self) -> bool:
+        """Every coordinator that there is was started with MESSAGE_ROUTER_ENABLED=false."""
+        return is_off(self.records)
 
     @property
     def waiting(self) -> int:
@@ -70,6 +76,11 @@ class Status:
         }
 
 
+def is_off(records: list[dict[str, Any]]) -> bool:
+    enabled = [record.get("enabled", True) for record in records if record.get("role") == "coordinator"]
+    return bool(enabled) and not any(enabled)
+
+
 async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> Status:
     config, router = await views.configuration(client)
     found = Status(
@@ -93,7 +104,7 @@ def problems(now: Status) -> list[str]:
         if server.policy and server.policy != "noeviction":
             found.append(f"Redis may throw messages away: its maxmemory-policy is {server.policy}, not noeviction")
     for queue in now.queues:
-        found += _of_queue(queue, has_coordinator=now.roles["coordinator"] > 0)
+        found += _of_queue(queue, may_be_owned=now.roles["coordinator"] > 0 and not now.is_off)
     for pool in now.pools:
         found += _of_pool(pool)
     return found
@@ -107,6 +118,8 @@ def _of_processes(now: Status) -> list[str]:
         found.append("no syncer runs: changes of the configuration are not followed")
     if not now.roles["coordinator"]:
         found.append("no coordinator runs: nothing is taken from the queues, nothing is acknowledged")
+    elif now.is_off:
+        found.append("the router is switched off (MESSAGE_ROUTER_ENABLED=false): nothing is taken from the queues")
     elif not now.leader.owner:
         found.append("no coordinator leads at the moment")
     if not now.roles["worker"]:
@@ -115,14 +128,14 @@ def _of_processes(now: Status) -> list[str]:
     return found
 
 
-def _of_queue(queue: QueueNow, *, has_coordinator: bool) -> list[str]:
+def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:
     name, found = queue.view.name, []
     if queue.error:
         found.append(f"queue {name} cannot be read: {queue.error}")
-    if has_coordinator and not queue.view.owner:
+    if may_be_owned and not queue.view.owner:
         found.append(f"queue {name} has no owner at the moment")
     if queue.view.dead:
-        found.append(f"queue {name} has {queue.view.dead} dead letters")
+        found.append(f"queue {name} has {number(queue.view.dead, 'dead letter')}")
     oldest_s = queue.depth.oldest_s if queue.depth is not None else None
     if oldest_s is not None and oldest_s > _OLD_S:
         found.append(f"the oldest message of queue {name} is {span(oldest_s)} old")
@@ -130,11 +143,12 @@ def _of_queue(queue: QueueNow, *, has_coordinator: bool) -> list[str]:
 
 
 def _of_pool(pool: PoolView) -> list[str]:
+    holds = number(pool.held, "message")
     if pool.settings.draining:
         # By hand or because it is configured no more: `fleet explain` of a message says which.
-        return [f"pool {pool.code} drains and takes nothing new, it holds {pool.held} messages"] if pool.held else []
+        return [f"pool {pool.code} drains and takes nothing new, it holds {holds}"] if pool.held else []
     if pool.paused:
-        return [f"pool {pool.code} is paused with {pool.held} messages"]
+        return [f"pool {pool.code} is paused with {holds}"]
     if pool.held >= pool.settings.capacity:
         return [f"pool {pool.code} is full: its endpoints are slower than its queues"]
     return []

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from fleet import config_sources
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
+from fleet.nouns import number
 from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
 from fleet.state.connect import connected, safe_url
@@ -220,7 +221,7 @@ async def _announce(
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(f"Server: {await _address(settings.redis.url, supervisor)}")
     say(
-        f"Fleet is up: {_number(coordinators, 'coordinator')}, {_number(workers, 'worker')}, Redis {where}."
+        f"Fleet is up: {number(coordinators, 'coordinator')}, {number(workers, 'worker')}, Redis {where}."
         " Ctrl-C stops it."
     )
 
@@ -248,7 +249,3 @@ async def until_ready(url: str, *, coordinators: int, workers: int, servers: int
                 log.debug("not ready: %s", error)
             # Heartbeats are no event that anybody is told of.
             await asyncio.sleep(_LOOK_S)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"

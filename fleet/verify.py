@@ -1,5 +1,8 @@
 """Judge a run by its journals: was every message delivered, once, in order, and one at a time in its group?
 
+A group is one of a pool: of the same name in two pools it is two groups, which know nothing of each other. The pool is
+the one that the message was sent to, where that is journalled: it stays one even if another took it on its way.
+
 What counts as accepted is what the endpoint did, not what the sender learnt of it: an `end` with a status
 2xx. A request whose sender was killed meanwhile is accepted all the same; its redelivery is a duplicate.
 """
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.journal import End, Sent, Start, read
+from fleet.nouns import number
 
 _FENCED_STATUS = 412
 _NO_EPOCH = -1
@@ -50,17 +54,17 @@ class Verdict:
     def problems(self) -> list[str]:
         """What makes this verdict bad, in words."""
         found = [
-            f"{count} {name}"
-            for name, count in (
-                ("lost", self.lost),
-                ("inversions", self.inversions),
-                ("overlaps", self.overlaps),
-                ("overlaps by fenced", self.overlaps_by_fenced),
+            number(count, *names)
+            for names, count in (
+                (("lost", "lost"), self.lost),
+                (("inversion",), self.inversions),
+                (("overlap",), self.overlaps),
+                (("overlap by fenced", "overlaps by fenced"), self.overlaps_by_fenced),
             )
             if count
         ]
         if self.duplicates_allowed is not None and self.duplicates > self.duplicates_allowed:
-            found.append(f"{self.duplicates} duplicates, more than {self.duplicates_allowed}")
+            found.append(f"{number(self.duplicates, 'duplicate')}, more than {self.duplicates_allowed}")
         if not self.sent:
             # An empty journal proves nothing, and a check that passes on nothing hides a broken run.
             found.append("no message was sent")
@@ -97,7 +101,7 @@ class Verdict:
     def table(self) -> str:
         """For people: a line for each count, the first example beside it."""
         rows = [
-            ("sent", self.sent, f"in {self.groups} groups"),
+            ("sent", self.sent, f"in {number(self.groups, 'group')}"),
             ("requests", self.requests, f"{self.refused} refused as fenced, {self.unfinished} without an end"),
             ("accepted", self.accepted, ""),
             ("lost", self.lost, self.examples.get("lost", "")),
@@ -116,6 +120,8 @@ class _Message:
     """One message as it was sent. Order is known within a group of one journal: two producers have no common seq."""
 
     group: tuple[int, str] | None
+    pool: str
+    """The one it was sent to; empty in journals that do not say."""
     seq: int
     accepted: bool = False
 
@@ -134,9 +140,9 @@ def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None
     verdict = Verdict(duplicates_allowed=duplicates_allowed)
     messages = _sent_messages(paths)
     verdict.sent = len(messages)
-    verdict.groups = len({message.group for message in messages.values()} - {None})
+    verdict.groups = len({(message.pool, message.group) for message in messages.values() if message.group})
     order = _Order(verdict, messages)
-    progress = _Progress(verdict)
+    progress = _Progress(verdict, messages)
     for record in _in_order_of_time(paths):
         if isinstance(record, Start):
             progress.start(record)
@@ -155,11 +161,11 @@ def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None
 
 def _sent_messages(paths: Iterable[str | Path]) -> dict[str, _Message]:
     messages: dict[str, _Message] = {}
-    for number, path in enumerate(paths):
+    for journal, path in enumerate(paths):
         for record in read(path):
             if isinstance(record, Sent):
-                group = (number, record.group) if record.group else None
-                messages.setdefault(record.id, _Message(group, record.seq))
+                group = (journal, record.group) if record.group else None
+                messages.setdefault(record.id, _Message(group, record.pool or "", record.seq))
     return messages
 
 
@@ -178,7 +184,8 @@ class _Order:
     def __init__(self, verdict: Verdict, messages: dict[str, _Message]) -> None:
         self._verdict = verdict
         self._messages = messages
-        self._latest: dict[tuple[int, str], tuple[int, str]] = {}  # group → highest seq accepted, and whose
+        # pool and group → highest seq accepted, and whose
+        self._latest: dict[tuple[str, tuple[int, str]], tuple[int, str]] = {}
         self._unknown: set[str] = set()
 
     def accept(self, end: End) -> None:
@@ -197,27 +204,37 @@ class _Order:
         message.accepted = True
         if message.group is None:
             return
-        latest = self._latest.get(message.group)
+        group = _pool_of(message, end), message.group
+        latest = self._latest.get(group)
         if latest is not None and message.seq < latest[0]:
             self._verdict.inversions += 1
             self._verdict.examples.setdefault(
                 "inversions", f"{end.id} (seq {message.seq}) after {latest[1]} (seq {latest[0]}), group {end.group}"
             )
         else:
-            self._latest[message.group] = (message.seq, end.id)
+            self._latest[group] = (message.seq, end.id)
+
+
+def _pool_of(message: _Message | None, request: Start | End) -> str:
+    sent_to = message.pool if message is not None else ""
+    return sent_to or request.pool or ""
 
 
 class _Progress:
-    """Requests between their start and their end, by group."""
+    """Requests between their start and their end, by pool and group."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Verdict, messages: dict[str, _Message]) -> None:
         self._verdict = verdict
-        self._open: dict[str | None, list[_Request]] = {}
+        self._messages = messages
+        self._open: dict[tuple[str, str | None], list[_Request]] = {}
+
+    def _line(self, record: Start | End) -> tuple[str, str | None]:
+        return _pool_of(self._messages.get(record.id), record), record.group
 
     def start(self, start: Start) -> None:
         self._verdict.requests += 1
         request = _Request(start.id, _NO_EPOCH if start.epoch is None else start.epoch, start.t)
-        others = self._open.setdefault(start.group, [])
+        others = self._open.setdefault(self._line(start), [])
         if others and start.group:
             request.overlaps = next((other for other in others if other.epoch >= request.epoch), others[0])
         others.append(request)
@@ -226,19 +243,20 @@ class _Progress:
         if end.status == _FENCED_STATUS:
             self._verdict.refused += 1
         epoch = _NO_EPOCH if end.epoch is None else end.epoch
-        others = self._open.get(end.group, [])
+        line = self._line(end)
+        others = self._open.get(line, [])
         request = next((other for other in others if other.id == end.id and other.epoch == epoch), None)
         if request is None:
             return  # refused before it began
         others.remove(request)
         if not others:
-            del self._open[end.group]
+            del self._open[line]
         # A late request that the endpoint refused disturbed nobody.
         if end.status != _FENCED_STATUS:
             self._judge(request, end.group)
 
     def finish(self) -> None:
-        for group, requests in self._open.items():
+        for (_, group), requests in self._open.items():
             for request in requests:
                 self._verdict.unfinished += 1
                 self._judge(request, group)

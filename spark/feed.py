@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fleet.errors import Fenced, FleetError, InvalidConfig
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import open_store
+from fleet.nouns import number
 from fleet.settings import Settings
 from spark.jobs import dispatch, fan_out
 from spark.jobs.dispatch import Done
@@ -53,8 +54,8 @@ class Totals:
 
     def line(self) -> str:
         parts = [
-            f"{self.events} events → {self.jobs} jobs",
-            f"{self.sent} published in {self.epochs} epochs",
+            f"{number(self.events, 'event')} → {number(self.jobs, 'job')}",
+            f"{self.sent} published in {number(self.epochs, 'epoch')}",
             f"{self.queued} queued",
         ]
         for count, what in (

@@ -96,7 +96,7 @@ class Mediator:
                 self._report_soon(lease, NotSent(f"circuit breaker of {origin} is open"))
                 return
         lease.attempt += 1
-        headers = _headers(entry, lease.epoch, lease.attempt)
+        headers = _headers(entry, lease)
         body = b'{"messageId":%b}' % _encode(entry.message_id)
         if signer is not None:
             headers += signer.headers(entry.message_id, self._clock.wall_ms() // 1000, body)
@@ -149,12 +149,13 @@ class Mediator:
             self._on_outcome(lease, outcome, 0.0)
 
 
-def _headers(entry: Entry, epoch: str, attempt: int) -> list[str]:
+def _headers(entry: Entry, lease: GroupLease) -> list[str]:
     headers = [
         *_JSON_HEADERS,
         f"Idempotency-Key: {entry.message_id}",
-        f"Fleet-Epoch: {epoch}",
-        f"Fleet-Attempt: {attempt}",
+        f"Fleet-Pool: {lease.link.pool.code}",
+        f"Fleet-Epoch: {lease.epoch}",
+        f"Fleet-Attempt: {lease.attempt}",
     ]
     if entry.lane == entry.group:
         # One that asks for no order has an epoch of its own: under its group's name it would fence its siblings.

@@ -18,6 +18,7 @@ from fleet.errors import FleetError, StateUnavailable
 from fleet.settings import RedisSettings, Settings, load
 from fleet.sources.base import Surroundings
 from fleet.sources.open import surround
+from fleet.state.connect import check_url
 
 T = TypeVar("T")
 
@@ -35,13 +36,23 @@ def _remember(context: click.Context, option: click.Parameter, value: str | None
         setattr(context.ensure_object(Choices), option.name, value)
 
 
+def _remember_redis(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        # A wrong call, whichever the command is: some would ask nothing of Redis, and some only after a while.
+        try:
+            check_url(value)
+        except StateUnavailable as error:
+            raise click.BadParameter(str(error), context, option) from None
+    _remember(context, option, value)
+
+
 def _shared_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["--redis"],
             metavar="URL",
             expose_value=False,
-            callback=_remember,
+            callback=_remember_redis,
             help="Where the fleet's state is (or FLEET_REDIS_URL); without it the Redis that `fleet up` runs here.",
         ),
         click.Option(

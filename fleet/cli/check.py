@@ -13,6 +13,7 @@ from fleet.cli.base import Command, Group, ask, example, json_option, settings_w
 from fleet.cli.table import show_json
 from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
+from fleet.nouns import number
 from fleet.sources.check import refusal_of
 from fleet.verify import verify as verify_journals
 
@@ -97,7 +98,7 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
     else:
         for remark in remarks:
             click.echo(f"warn: {remark}")
-        click.echo(f"ok: {len(queues)} queues, {len(pools)} pools")
+        click.echo(f"ok: {number(len(queues), 'queue')}, {number(len(pools), 'pool')}")
     return 0
 
 

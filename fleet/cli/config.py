@@ -14,8 +14,10 @@ from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
 from fleet.explanation import iso
+from fleet.nouns import number
 from fleet.state.registry import ConfigRevision, Registry
-from fleet.state.reload import request_reload
+from fleet.state.reload import Reloaded
+from fleet.state.reload import reload as reload_now
 from fleet.status import span
 
 
@@ -45,22 +47,25 @@ def show(context: click.Context, as_json: bool) -> None:
 @config.command(epilog=example("fleet config reload"))
 @click.pass_context
 def reload(context: click.Context) -> None:
-    """Have every syncer read its sources now.
+    """Have every syncer read its sources now, and say what came of it.
 
-    Files are watched and need none; a URL is otherwise read at each sync interval.
+    Files are watched and need none; a URL is otherwise read at each sync interval. Ends with 1, and why, where a
+    source could not be read or applied: then the last good configuration stays in force.
     """
 
-    async def change() -> int:
+    async def change() -> Reloaded:
         async with fleet_of(context) as client:
-            registry = Registry(client)
-            syncers = len([one for one in await registry.processes() if one.get("role") == "syncer"])
-            await request_reload(client)
-            return syncers
+            return await reload_now(client)
 
-    syncers = ask(change())
-    if not syncers:
+    done = ask(change())
+    if done.failed:
+        reasons = sorted(set(done.failed.values()))
+        raise FleetError(f"the last good configuration stays: {'; '.join(reasons)}")
+    if done.silent:
+        raise FleetError(f"no answer from {', '.join(done.silent)}, its log may say why")
+    if not done.good:
         raise FleetError("no syncer runs: nobody reads the configuration")
-    click.echo(f"{syncers} {'syncer reads' if syncers == 1 else 'syncers read'} the configuration anew.")
+    click.echo(f"{number(len(done.good), 'syncer has', 'syncers have')} read the configuration anew.")
 
 
 commands = (config,)

@@ -15,6 +15,7 @@ from fleet.cli.pool import fleet_of
 from fleet.cli.table import show_json, show_table
 from fleet.dead import KINDS, Letter, Wanted
 from fleet.errors import FleetError
+from fleet.nouns import number
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.status import span
@@ -40,7 +41,7 @@ async def replay_letters(client: Client, queues: Sequence[str], wanted: Wanted) 
     done = await letters_of_the_dead.replay(client, config, found, on_progress=_show if progress else None)
     if progress:
         click.echo("\r\033[K", nl=False, err=True)
-    click.echo("1 message sent again." if done.sent == 1 else f"{done.sent} messages sent again.")
+    click.echo(f"{number(done.sent, 'message')} sent again.")
     for why in done.left:
         click.echo(f"not sent: {why}", err=True)
     return 1 if done.left else 0
@@ -167,8 +168,8 @@ def purge(context: click.Context, queue: str | None, kind: str | None, id_: str 
 
     found, gone = ask(change())
     if not yes:
-        raise click.UsageError(f"{found} dead letters would be gone for good; add --yes.", context)
-    click.echo("1 dead letter is gone." if gone == 1 else f"{gone} dead letters are gone.")
+        raise click.UsageError(f"{number(found, 'dead letter')} would be gone for good; add --yes.", context)
+    click.echo(f"{number(gone, 'dead letter is', 'dead letters are')} gone.")
     return 0
 
 

@@ -14,6 +14,7 @@ from fleet.cli.table import show_json, show_table
 from fleet.dead import Wanted
 from fleet.errors import FleetError
 from fleet.explanation import iso
+from fleet.nouns import number
 from fleet.skip import skip_head
 from fleet.state import groups as state_groups
 from fleet.state.groups import GroupView, PoolNow
@@ -60,7 +61,7 @@ def groups(context: click.Context, pool: str, limit: int, as_json: bool) -> None
         click.echo(f"Pool {pool} is paused.")
     total = now.leases + now.later + now.ready
     if len(found) < total and limit:
-        click.echo(f"{len(found)} of {total:,} groups; --limit 0 shows all.")
+        click.echo(f"{len(found)} of {number(total, 'group')}; --limit 0 shows all.")
 
 
 def _state(view: GroupView, now: PoolNow) -> str:

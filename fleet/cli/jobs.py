@@ -15,6 +15,7 @@ from fleet.jobs.add import add as add_lines
 from fleet.jobs.read import read_job, read_lines
 from fleet.jobs.records import STATUSES
 from fleet.jobs.shown import attempt_json, job_json, moment
+from fleet.nouns import number
 
 
 def _which(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,5 +163,5 @@ def _each(ids: tuple[str, ...], change: Callable[[str], bool], done: str, not_do
 def _told(count: int, done: str, none: str) -> int:
     if not count and none:
         raise FleetError(f"no such job {none}")
-    click.echo(f"1 job {done}." if count == 1 else f"{count} jobs {done}.")
+    click.echo(f"{number(count, 'job')} {done}.")
     return 0

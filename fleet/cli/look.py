@@ -12,6 +12,7 @@ from fleet import views
 from fleet.cli.base import Command, ask, example, json_option, settings_of
 from fleet.cli.table import show_json, show_table
 from fleet.errors import InvalidConfig
+from fleet.nouns import number
 from fleet.state import observe
 from fleet.state.connect import Client, connected
 from fleet.state.registry import Registry
@@ -41,7 +42,7 @@ def status(context: click.Context, as_json: bool) -> None:
     if as_json:
         show_json(now.to_json())
         return
-    roles = ", ".join(f"{n} {role}{'s' if n != 1 else ''}" for role, n in sorted(now.roles.items()))
+    roles = ", ".join(number(n, role) for role, n in sorted(now.roles.items()))
     redis = ", ".join(f"{server.version}, {server.used_bytes / 2**20:.1f} MB" for server in now.servers)
     click.echo(f"Processes  {roles or 'none'}")
     click.echo(f"Leader     {now.leader.owner or 'nobody'}")

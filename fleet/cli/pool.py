@@ -10,6 +10,7 @@ import click
 from fleet.cli.base import Group, ask, example, settings_of
 from fleet.config import MAX_NUMBER
 from fleet.errors import FleetError
+from fleet.nouns import number
 from fleet.state import groups
 from fleet.state.connect import Client, connected
 from fleet.state.operate import NO_RATE, Adjusted, PoolByHand
@@ -96,7 +97,8 @@ def pause(context: click.Context, code: str) -> None:
             return now.leases if now else 0
 
     leases = ask(change())
-    under_way = f"; {leases} deliveries are under way and go on" if leases else ""
+    go_on = number(leases, "delivery is under way and goes on", "deliveries are under way and go on")
+    under_way = f"; {go_on}" if leases else ""
     click.echo(f"Pool {code} is paused{under_way}.")
 
 
@@ -143,7 +145,7 @@ def drain(context: click.Context, code: str) -> None:
     now, state = ask(change())
     if now.tag == "unknown" or state is None:
         raise no_such_pool(code)
-    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {state.held} messages.")
+    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {number(state.held, 'message')}.")
     if state.paused:
         click.echo("It is paused, and delivers none of them before it is resumed.")
     if state.by_hand:

@@ -72,6 +72,8 @@ def _configuration(now: Status) -> Part:
 def _coordinators(now: Status) -> Part:
     if not now.roles["coordinator"]:
         return Part("DEGRADED", "none runs: nothing is taken from the queues")
+    if now.is_off:
+        return Part("WARNING", "the router is switched off: nothing is taken from the queues")
     return Part() if now.leader.owner else Part("WARNING", "none leads at the moment")
 
 
@@ -84,7 +86,7 @@ def _workers(now: Status) -> Part:
 
 def _queues(now: Status) -> Part:
     unread = sum(bool(queue.error) for queue in now.queues)
-    ownerless = sum(not queue.view.owner for queue in now.queues)
+    ownerless = 0 if now.is_off else sum(not queue.view.owner for queue in now.queues)
     found = [f"{unread} of {len(now.queues)} cannot be asked"] if unread else []
     found += [f"{ownerless} of {len(now.queues)} have no owner at the moment"] if ownerless else []
     return Part("WARNING", "; ".join(found)) if found else Part()

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fleet import views
-from fleet.errors import FleetError
+from fleet.errors import FleetError, InvalidConfig
 from fleet.send import (
     ONE_OF_EIGHT,
     Draft,
@@ -66,8 +66,11 @@ async def _queue(request: Request, name: str | None) -> tuple[str, str]:
     config = (await views.configuration(context.of(request).client))[1]
     try:
         return uri_of_queue(config, name)
-    except FleetError as error:
+    except InvalidConfig as error:
         raise HTTPException(404, str(error)) from None
+    except FleetError as error:
+        # There are queues, and the request does not say which: it is the request that is wrong.
+        raise HTTPException(400, f"queue: {error}") from None
 
 
 async def _send(request: Request, uri: str, drafts: list[Draft]) -> list[dict[str, Any]]:

@@ -72,8 +72,10 @@ async def connect(url: str, *, timeout_s: float = _TIMEOUT_S) -> Client:
             if info.get("redis_mode") != "cluster":
                 _check_version(str(info.get("redis_version", "0")))
                 return client
-        except BaseException:
+        except BaseException as error:
             await client.aclose()
+            if _timed_out(error):
+                raise StateUnavailable(f"Redis at {safe_url(url)} does not answer within {timeout_s:g} s") from error
             raise
     await client.aclose()
     options = _options(timeout_s)
@@ -93,6 +95,11 @@ async def subscribe_connection(client: Client, url: str) -> Redis:
     plain = _client(url, _TIMEOUT_S)
     plain.connection_pool.connection_kwargs.update(host=node.host, port=node.port)
     return plain
+
+
+def check_url(url: str) -> None:
+    """StateUnavailable for what can be no address of a Redis; nobody is asked."""
+    _client(url, _TIMEOUT_S)
 
 
 def _client(url: str, timeout_s: float) -> Redis:
@@ -140,6 +147,15 @@ async def connected(url: str) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.aclose()
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    # Nobody refused us: it is frozen or starved. Of a time-out in its greeting redis-py makes another error.
+    while isinstance(error, exceptions.RedisError):
+        if isinstance(error, exceptions.TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def safe_url(url: str) -> str:

@@ -132,10 +132,12 @@ def test_seeding_groups_as_asked(fleet: Fleet) -> None:
         (["worker", "--redis", "redis://127.0.0.1:1/0"], 1, "cannot be reached"),
         (["coordinator", "--redis", "redis://127.0.0.1:1/0"], 1, "cannot be reached"),
         (["up", "--redis", "redis://127.0.0.1:1/0"], 1, "cannot be reached"),
-        (["ps", "--redis", "nonsense"], 1, "not a Redis URL"),
+        (["--redis", "redis://:hunter2@h:port/0", "ps"], 2, "not a Redis URL: redis://h:port/0"),
         (["up", "--config", "missing.json"], 1, "No such file"),
         (["ps", "--config", "missing.toml"], 1, "No such file"),
         (["config", "check", "missing.json"], 1, "No such file"),
+        (["config", "check", "--config", "one.json,two.json"], 1, "two.json: No such file"),
+        (["up", "--config", "one.json,two.json"], 1, "two.json: No such file"),
         (["config", "check"], 2, "FILE or URL"),
         (["verify", "missing.ndjson"], 2, "missing.ndjson"),
         (["seed", "--count", "1", "--endpoint", "quick", "--queue", "sqlite:///q.db?queue=q"], 1, "neither a URL"),
@@ -148,6 +150,14 @@ def test_an_error_is_one_line(alone: Fleet, arguments: list[str], code: int, wor
     assert (result.code, result.out) == (code, "")
     assert words in result.err
     assert result.err.count("\n") == 1
+
+
+def test_what_is_no_redis_url_is_a_wrong_call_of_every_command() -> None:
+    for command in leaves_of(command_family):
+        result = CliRunner().invoke(command_family, [*command, "--redis", "foo"], prog_name="fleet")
+        assert (result.exit_code, "Invalid value for '--redis': not a Redis URL: foo" in result.output) == (2, True), (
+            command
+        )
 
 
 def test_a_wrong_password_is_refused_and_shown_nowhere(alone: Fleet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import threading
 import time
@@ -31,7 +32,7 @@ def command(stage: Stage, *arguments: str, code: int = 0, columns: int = 80) -> 
     done = subprocess.run(
         [FLEET, *arguments, "--redis", stage.redis_server.url],
         capture_output=True, text=True, timeout=60, cwd=stage.directory,
-        env={"PATH": "", "COLUMNS": str(columns)},
+        env={"PATH": "", "COLUMNS": str(columns), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
     )  # fmt: skip
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     shown = arguments[0] in ("groups", "explain") or arguments[:2] == ("dead", "list")
@@ -291,9 +292,13 @@ def test_the_configuration_in_force_is_shown_without_its_secrets_and_read_again_
         assert "sesame" not in json.dumps(shown)
         assert POOL in [pool["code"] for pool in shown["config"]["processingPools"]]
         assert f"Revision {shown['revision']}" in command(stage, "config", "show")
-        assert "1 syncer reads" in command(stage, "config", "reload")
-        (syncer,) = (member for member in stage.members if member.role == "syncer")
-        until(lambda: "asked to read" in syncer.text(), 10, syncer.text)
+        assert command(stage, "config", "reload") == "1 syncer has read the configuration anew.\n"
+        stage.config.write_text('{"processingPools":[{"code":"A","concurrency":-1}]}')
+        said = command(stage, "config", "reload", code=1)
+        assert said.startswith(
+            f"fleet: the last good configuration stays: {stage.config}: processingPools[0].concurrency"
+        )
+        assert document(stage, "config", "show")["revision"] == shown["revision"]
 
 
 def test_a_wrong_call_is_one_line(tmp_path: Path) -> None:

@@ -32,8 +32,11 @@ class Shown:
 
     def pool(self, code: str) -> dict[str, Any]:
         answer = requests.get(f"{self._address}/monitoring/pool-stats", timeout=10)
-        stats: dict[str, Any] = answer.json()[code]
+        stats: dict[str, Any] = answer.json().get(code, {})
         return stats
+
+    def totals(self, code: str) -> dict[str, Any]:
+        return {name: value for name, value in self.pool(code).items() if name.startswith("total")}
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +85,21 @@ def test_one_a_minute_and_two_messages_are_one_wait_shown_within_two_heartbeats(
         assert time.monotonic() - began < 2 * BEAT_S + 0.5
         found = shown.pool("SLOW")
         assert (found["totalRateLimited"], found["totalProcessed"], found["queueSize"]) == (1, 1, 1)
+
+
+def test_after_flushall_the_totals_are_those_of_the_processes_that_live(shown: Shown) -> None:
+    before = shown.totals("COUNTED")
+    assert before["totalProcessed"] >= 8
+    with shown.house.client() as client:
+        client.flushall()
+        until(lambda: shown.totals("COUNTED") == before, 20, lambda: f"{shown.totals('COUNTED')} was {before}")
+        for worker in shown.house.workers():
+            worker.kill()
+        another = shown.house.start("worker")
+        until(lambda: "delivers" in another.text(), 20, another.text)
+        assert shown.totals("COUNTED") == before, "without FLUSHALL the dead are counted"
+        client.flushall()
+        began = time.monotonic()
+        until(lambda: bool(shown.totals("COUNTED")), 20, shown.house.logs)
+        until(lambda: time.monotonic() - began > 2 * BEAT_S, 20, shown.house.logs)
+    assert set(shown.totals("COUNTED").values()) == {0}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.warnings import Warnings
+from fleet.status import is_off
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
 from tests.servers import free_port
@@ -145,6 +147,8 @@ def test_a_delivery_is_the_request_of_the_seed(tmp_path: Path) -> None:
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
+        # By which a fence is kept: two pools may deliver groups of one name.
+        assert (request.headers["Fleet-Pool"], request.headers["Fleet-Group"]) == ("P", "g")
 
 
 def test_what_an_endpoint_rejects_for_good_is_acked_with_a_warning_and_its_group_goes_on(tmp_path: Path) -> None:
@@ -178,6 +182,9 @@ def test_a_router_that_is_switched_off_takes_nothing(tmp_path: Path) -> None:
         until(lambda: " coordinates" in off.text(), 20, house.logs)
         time.sleep(2)  # the fact is that nothing happens, longer than it takes to own a queue
         assert (endpoint.ids(), house.at_source()["m1"].taken) == ([], 0)
+        with house.client() as client:
+            records = [json.loads(body) for body in client.hvals("{fleet}:processes")]
+        assert is_off(records), records
         house.start("coordinator")
         until(lambda: not house.at_source(), 20, house.logs)
 

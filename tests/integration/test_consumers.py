@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from fleet.process import Identity
 from fleet.sources.base import Received
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.registry import Registry
-from tests.integration.owning import HeldSource, an_owner, eventually
+from tests.integration.owning import TTL_MS, HeldSource, an_owner, eventually
 from tests.servers import RedisServer
 
 RESTARTED, FAILED = ("CONSUMER_RESTART", "WARN"), ("CONSUMER_RESTART_FAILED", "CRITICAL")
@@ -207,6 +208,16 @@ async def test_a_queue_that_did_not_change_keeps_its_consumer_and_one_that_did_g
         await owning.configure("q", pools=("P", "ANOTHER"), visibility_s=700)
         await owning.polls(1, source=1)
         assert owning.sources[0].closed
+
+
+async def test_a_coordinator_that_is_switched_off_has_no_share_of_the_queues(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        off = Identity.new("coordinator", prefix="off-").name
+        await Registry(owning.client).beat(off, {"role": "coordinator", "name": off}, ttl_ms=TTL_MS)
+        await owning.configure("a", "b")
+        await owning.polls(1, source=0)
+        await owning.polls(1, source=1)
+        assert sorted(owning.lead.owned) == ["a", "b"]
 
 
 async def test_what_takes_long_is_kept_invisible_again_and_again(redis_server: RedisServer) -> None:

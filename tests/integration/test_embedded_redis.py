@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -14,6 +15,8 @@ import redis
 from fleet import embedded_redis
 from fleet.embedded_redis import EmbeddedRedis, find_executable, find_running
 from fleet.errors import StateUnavailable
+from fleet.state.connect import connect
+from tests.acceptance.fleet_command import Fleet
 
 
 def gone(pid: int) -> bool:
@@ -119,6 +122,26 @@ def test_data_survives_a_stop_only_where_it_persists(tmp_path: Path) -> None:
                 found = client.get("key")
                 client.set("key", "x")
         assert found == expected
+
+
+def test_one_that_is_frozen_is_told_from_one_that_does_not_run(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    with EmbeddedRedis(directory=tmp_path / ".fleet") as server:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            found, doctor = fleet.run("status"), fleet.run("doctor")
+            with pytest.raises(StateUnavailable) as named:
+                asyncio.run(connect(server.url, timeout_s=0.2))
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+    directory = tmp_path / ".fleet"
+    assert (found.code, found.err) == (1, f"fleet: the embedded Redis in {directory} does not answer within 2 s\n")
+    assert str(named.value) == f"Redis at unix:{directory}/redis.sock does not answer within 0.2 s"
+    assert doctor.code == 1
+    assert f"redis     the embedded Redis in {directory} does not answer" in doctor.out
+    gone = fleet.run("status")
+    assert (gone.code, "no Redis: name one with --redis" in gone.err) == (1, True)
 
 
 def test_a_killed_starter_takes_its_server_along(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fleet.sources.base import Outgoing, Publisher, Source
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import QueueKeys
 from fleet.state.operate import PoolByHand
+from fleet.state.registry import Registry
 from tests.lua.explaining import explain, served
 from tests.lua.stage import Stage, entry, in_groups, submit
 
@@ -66,7 +67,11 @@ async def test_a_message_that_waits_to_be_polled_names_who_polls(stage: Stage, e
 async def test_a_queue_without_an_owner_waits_for_a_coordinator(stage: Stage, embedded: Embedded) -> None:
     await served(stage)
     await embedded.send("m1")
-    assert (await explain(stage, "m1", uri=embedded.uri)).state == "NO_COORDINATOR"
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert (found.state, found.waits_for) == ("NO_COORDINATOR", "a coordinator to own queue q")
+    await Registry(stage.client).beat("off-c", {"role": "coordinator", "enabled": False}, ttl_ms=600_000)
+    found = await explain(stage, "m1", uri=embedded.uri)
+    assert (found.state, found.waits_for) == ("NO_COORDINATOR", "the router to be switched on")
 
 
 async def test_a_delayed_message_names_its_time(stage: Stage, embedded: Embedded) -> None:

@@ -37,7 +37,7 @@ def test_run_publishes_what_falls_due_while_another_stands_by_and_takes_over(gro
             second.says("standing by")
             until(lambda: ground.states() == {("QUEUED", 1): 30}, why=first.text)
             assert first.stop() == 0
-            assert "30 published in 1 epochs, 30 queued" in first.text()
+            assert "30 published in 1 epoch, 30 queued" in first.text()
             second.says("leading")
             ground.store.add_jobs([NewJob(target_url="http://127.0.0.1/", payload="{}")])
             until(lambda: ground.states() == {("QUEUED", 1): 31}, why=second.text)

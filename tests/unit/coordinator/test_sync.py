@@ -153,6 +153,15 @@ async def test_the_first_sync_needs_every_source(world: World) -> None:
     assert world.published == []
 
 
+async def test_every_source_that_fails_at_the_first_sync_is_named(world: World) -> None:
+    world.answers = {"http://a": InvalidConfig("a is away"), "http://b": pools(B=1), "http://c": pools(C=-1)}
+    with pytest.raises(InvalidConfig, match=r"^a is away; http://c: processingPools\[0\].concurrency"):
+        await world.syncer("http://a,http://b,http://c", retry=RetryPolicy(attempts=2)).initial()
+    (warning,) = world.warnings
+    assert "a is away; http://c" in warning[2]
+    assert world.published == []
+
+
 async def test_later_a_source_that_fails_counts_with_its_last_good_configuration(world: World) -> None:
     world.answers = {"http://a": pools(A=1), "http://b": pools(B=2)}
     syncer = world.syncer("http://a,http://b", sync_interval_s=10)
@@ -254,6 +263,29 @@ async def test_a_reload_reads_everything_at_the_next_tick(world: World) -> None:
     syncer.reload()
     await world.ticks(syncer, 1)
     assert world.published[-1] == {"A": 2}
+
+
+async def test_who_asked_for_a_reload_is_told_what_came_of_it(world: World) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def on_reloaded(request: str, error: str) -> None:
+        told.append((request, error))
+
+    world.answers = {"http://a": pools(A=1), "http://b": pools(B=1)}
+    syncer = world.syncer("http://a,http://b", on_reloaded=on_reloaded)
+    await syncer.initial()
+    await world.ticks(syncer, 5)
+    assert told == []
+    syncer.reload("first")
+    await world.ticks(syncer, 5)
+    world.answers = {"http://a": InvalidConfig("a is away"), "http://b": InvalidConfig("b is wrong")}
+    syncer.reload("second")
+    await world.ticks(syncer, 20)
+    world.answers = {"http://a": pools(A=1), "http://b": pools(B=1)}
+    world.redis_away = True
+    syncer.reload("third")
+    await world.ticks(syncer, 1)
+    assert told == [("first", ""), ("second", "a is away; b is wrong"), ("third", "Redis cannot be reached")]
 
 
 async def test_too_many_pools_are_warned_about_once(world: World) -> None:

@@ -28,8 +28,9 @@ class Running:
         self.journal = journal
         self.client = HttpClient()
 
-    async def deliver(self, message_id: str, *, group: str = "g", epoch: int = 1) -> Reply:
-        headers = [f"Idempotency-Key: {message_id}", f"Fleet-Group: {group}", f"Fleet-Epoch: {epoch}"]
+    async def deliver(self, message_id: str, *, group: str = "g", epoch: int = 1, pool: str = "P") -> Reply:
+        named = {"Idempotency-Key": message_id, "Fleet-Pool": pool, "Fleet-Group": group, "Fleet-Epoch": epoch}
+        headers = [f"{name}: {value}" for name, value in named.items()]
         return await post(self.client, self.url, headers=headers, body=b'{"messageId":"of the body"}')
 
     def records(self) -> list[tuple[str, str, int | None]]:
@@ -63,6 +64,7 @@ async def test_a_delivery_is_acknowledged_and_journalled_before_the_reply(tmp_pa
         start, end = read(endpoint.journal)
         assert isinstance(start, Start) and (start.id, start.group, start.epoch) == ("a", "g", 7)
         assert isinstance(end, End) and (end.id, end.group, end.epoch, end.status) == ("a", "g", 7, 200)
+        assert (start.pool, end.pool) == ("P", "P")
         assert start.t <= end.t
 
 
@@ -118,6 +120,7 @@ async def test_a_lower_epoch_than_seen_for_the_group_is_fenced(tmp_path: Path) -
         assert (stale.status, stale.fenced) == (412, True)
         assert (await endpoint.deliver("b", epoch=4)).status == 412, "being refused lowers nothing"
         assert (await endpoint.deliver("b", epoch=4, group="other")).status == 200
+        assert (await endpoint.deliver("b", epoch=4, pool="other")).status == 200
         assert (await endpoint.deliver("b", epoch=5)).status == 200
         assert (await endpoint.deliver("c", epoch=6)).status == 200
         assert endpoint.records()[2] == ("End", "b", 412), "what is refused at the door never started"

@@ -33,6 +33,16 @@ def test_a_line_has_the_fields_of_the_contract(tmp_path: Path) -> None:
     ]
 
 
+def test_a_pool_that_is_known_is_in_the_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.sent("a", "g", 1, pool="P")
+    journal.start("a", "g", epoch=7, pool="P")
+    journal.end("a", "g", epoch=7, status=200, pool="P")
+    journal.close()
+    assert [json.loads(line)["pool"] for line in (tmp_path / "j").read_text().splitlines()] == ["P"] * 3
+    assert [record.pool for record in read(tmp_path / "j")] == ["P"] * 3
+
+
 def test_an_unbuffered_record_is_in_the_file_at_once_and_a_buffered_one_after_flush(tmp_path: Path) -> None:
     direct, buffered = Journal(tmp_path / "d"), Journal(tmp_path / "b", buffer_bytes=10_000)
     for journal in (direct, buffered):

@@ -33,7 +33,7 @@ def lines(*bodies: bytes, overrides: Overrides | None = None, unchecked: bool = 
 
 def test_a_line_that_needs_nothing_is_sent_as_it_is() -> None:
     body = b'{"id":"a","mediationTarget":"http://h/", "unknown": 1}'
-    assert lines(body + b"\n") == [Draft(1, "a", None, body)]
+    assert lines(body + b"\n") == [Draft(1, "a", None, body, pool="DEFAULT-POOL")]
 
 
 def test_a_bad_line_is_named_by_its_number_and_stops_no_other() -> None:
@@ -96,6 +96,7 @@ async def test_what_a_queue_accepted_is_journalled_in_order_and_nothing_else(tmp
     records = [record for record in read(tmp_path / "sent.ndjson") if isinstance(record, Sent)]
     assert [record.id for record in records] == [f"m{i}" for i in range(1200) if i != 700]
     assert [record.seq for record in records] == sorted({record.seq for record in records})
+    assert {record.pool for record in records} == {"DEFAULT-POOL"}
     source = open_source("x", uri, 1000)
     await source.open()
     assert (await source.depth()).waiting == 1199

@@ -27,10 +27,11 @@ class Run:
         with (self._folder / name).open("a") as file:
             file.write(json.dumps({**record, "t": self._now}) + "\n")
 
-    def send(self, *ids: str, group: str | None = "g", to: str = "sent") -> Run:
+    def send(self, *ids: str, group: str | None = "g", to: str = "sent", pool: str | None = None) -> Run:
+        more = {} if pool is None else {"pool": pool}
         for message_id in ids:
             self._seq += 1
-            self._write(to, kind="sent", id=message_id, group=group, seq=self._seq)
+            self._write(to, kind="sent", id=message_id, group=group, seq=self._seq, **more)
         return self
 
     def start(self, message_id: str, epoch: int | None = 1, group: str | None = "g", at: str = "endpoint") -> Run:
@@ -142,6 +143,34 @@ def test_groups_of_two_producers_have_no_common_order(run: Run) -> None:
     assert run.send("a", to="one").send("b", to="two").deliver("b", "a").verdict().ok
 
 
+def test_a_group_of_two_pools_is_two_groups(run: Run) -> None:
+    run.send("a", "b", pool="P").send("x", "y", pool="Q")
+    run.start("x").start("a").end("x").end("a").deliver("y", "b")
+    result = run.verdict()
+    assert (found(result), result.groups) == ({}, 2)
+
+
+def test_a_group_of_one_pool_is_judged_as_ever_beside_another_pool(run: Run) -> None:
+    run.send("a", "b", pool="P").send("x", pool="Q").start("b").start("x").start("a").end("b").end("x").end("a")
+    assert found(run.verdict()) == {"overlaps": 1, "inversions": 1}
+
+
+def test_a_message_that_another_pool_took_keeps_its_place_in_its_own(run: Run) -> None:
+    run.send("a", "b", pool="P")
+    for message_id, pool in (("b", "DEFAULT-POOL"), ("a", "P")):
+        for kind, status in (("start", None), ("end", 200)):
+            run._write("endpoint", kind=kind, id=message_id, group="g", epoch=1, status=status, pool=pool)
+    assert found(run.verdict()) == {"inversions": 1}
+
+
+def test_where_the_producer_names_no_pool_the_delivery_does(run: Run) -> None:
+    run.send("a", "b")
+    for kind, status in (("start", None), ("end", 200)):
+        for message_id, pool in (("b", "Q"), ("a", "P")):
+            run._write("endpoint", kind=kind, id=message_id, group="g", epoch=1, status=status, pool=pool)
+    assert found(run.verdict()) == {}
+
+
 def test_two_requests_of_one_epoch_at_once_are_an_overlap(run: Run) -> None:
     result = run.send("a", "b").start("a").start("b").end("a").end("b").verdict()
     assert found(result) == {"overlaps": 1}
@@ -234,9 +263,9 @@ def test_a_verdict_is_told_as_json_and_as_a_table(run: Run) -> None:
     result = run.send("a", "b", "c").deliver("a", "c", "a").verdict(duplicates_allowed=0)
     told = json.loads(json.dumps(result.to_json()))
     assert told["ok"] is False
-    assert told["problems"] == ["1 lost", "1 duplicates, more than 0"]
+    assert told["problems"] == ["1 lost", "1 duplicate, more than 0"]
     assert (told["sent"], told["accepted"], told["duplicatesAllowed"], told["overlapsByFenced"]) == (3, 2, 0, 0)
     assert set(told["examples"]) == {"lost", "duplicates"}
     lines = result.table().splitlines()
     assert any(line.startswith("lost ") and "b, group g, seq 2" in line for line in lines)
-    assert lines[-1] == "FAILED: 1 lost; 1 duplicates, more than 0"
+    assert lines[-1] == "FAILED: 1 lost; 1 duplicate, more than 0"

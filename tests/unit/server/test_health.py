@@ -13,7 +13,7 @@ from fleet.state.observe import LeaseView, PoolView, QueueView, ServerView
 from fleet.state.pool import PoolSettings
 from fleet.state.registry import ConfigRevision
 from fleet.state.warnings import Severity, WarningView
-from fleet.status import Status
+from fleet.status import Status, problems
 from fleet.views import QueueNow
 
 MB = 2**20
@@ -45,6 +45,9 @@ WELL = Status(
 )
 
 
+OFF = [*records("syncer", "worker"), {"role": "coordinator", "name": "off", "enabled": False}]
+
+
 def judged(breakers: int = 0, warnings: list[WarningView] | None = None, **changes: Any) -> Health:
     return judge(dataclasses.replace(WELL, **changes), warnings or [], breakers)
 
@@ -70,6 +73,7 @@ def test_a_pool_whose_endpoint_says_no_is_well() -> None:
         ("configuration", "WARNING", {"records": records("coordinator", "worker")}),
         ("coordinators", "DEGRADED", {"records": records("syncer", "worker")}),
         ("coordinators", "WARNING", {"leader": LeaseView("", "1")}),
+        ("coordinators", "WARNING", {"records": OFF, "queues": [queue(owner="")]}),
         ("workers", "DEGRADED", {"records": records("syncer", "coordinator")}),
         ("workers", "WARNING", {"records": [*WELL.records, {"role": "worker", "redisAvailable": False}]}),
         ("queues", "WARNING", {"queues": [queue(), queue(error="secret")]}),
@@ -89,6 +93,18 @@ def test_each_part_is_judged_by_itself_and_the_worst_counts(part: str, level: st
     assert [name for name, p in health.parts.items() if p.status != "HEALTHY"] == ([part] if level != "HEALTHY" else [])
     # Everybody may read it.
     assert "secret" not in str(health.to_json()).lower()
+
+
+def test_a_router_that_is_switched_off_is_said_to_be_that_and_nothing_else() -> None:
+    off = dataclasses.replace(WELL, records=OFF, leader=LeaseView("", "1"), queues=[queue(owner="")])
+    assert problems(off) == [
+        "the router is switched off (MESSAGE_ROUTER_ENABLED=false): nothing is taken from the queues"
+    ]
+    one_is_on = dataclasses.replace(off, records=[*OFF, *records("coordinator")])
+    assert problems(one_is_on) == [
+        "no coordinator leads at the moment",
+        "queue secret-queue has no owner at the moment",
+    ]
 
 
 def test_without_redis_nothing_more_can_be_said() -> None:
