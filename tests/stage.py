@@ -79,6 +79,8 @@ class Stage:
     """Of another queue than the embedded one."""
     near_uri: str = ""
     """The same queue as we reach it, where the fleet's way there may be cut."""
+    far_redis_url: str = ""
+    """Redis as the fleet's processes reach it, where that way may be cut."""
     path: str = "/"
     """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
     sent: int = 0
@@ -116,7 +118,7 @@ class Stage:
     def start(self, role: str, *arguments: str, failpoint: str = "", **more: str) -> Member:
         environment = {
             **os.environ,
-            "FLEET_REDIS_URL": self.redis_server.url,
+            "FLEET_REDIS_URL": self.far_redis_url or self.redis_server.url,
             "FLEET_LEASE_TTL_MS": str(self.ttl_ms),
             "FLEET_DATA_DIR": str(self.directory / "data"),
             "FLEET_FAILPOINT": failpoint,
@@ -388,9 +390,10 @@ def until(
 
 
 @contextmanager
-def a_stage(directory: Path, **options: Any) -> Iterator[Stage]:
+def a_stage(directory: Path, *, redis_server: RedisServer | None = None, **options: Any) -> Iterator[Stage]:
+    """On a Redis of its own, unless it is given one."""
     with ExitStack() as stack:
-        server = stack.enter_context(running_redis())
+        server = redis_server or stack.enter_context(running_redis())
         stage = Stage(directory, server, **options)
         stack.callback(stage.stop)
         yield stage

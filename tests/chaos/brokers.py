@@ -12,7 +12,7 @@ from tests.activemq_server import running_activemq
 from tests.moto_server import aws_settings, running_moto
 from tests.nats_server import running_nats
 from tests.proxy import Proxy, proxied
-from tests.servers import _accepts, _running, _wait_for, free_port
+from tests.servers import RedisServer, _accepts, _running, _wait_for, free_port, running_redis
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Broker:
     line: Proxy | None = None
     restart: Callable[[], None] | None = None
     """Kill it and start it again with what it stored."""
+    redis_server: RedisServer | None = None
+    """Where the broker is the fleet's own Redis."""
+    far_redis_url: str = ""
+    """That Redis as Fleet's processes reach it."""
 
 
 @contextmanager
@@ -32,8 +36,21 @@ def embedded(_directory: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def own(_directory: Path) -> Iterator[Broker]:
-    yield Broker("fleet://storm")
+def own(directory: Path) -> Iterator[Broker]:
+    """One Redis for the queue and for the fleet's state. What it answered is on its disk."""
+    folder = directory / "redis"
+    folder.mkdir()
+    options = ("--appendonly", "yes", "--appendfsync", "always", "--dir", str(folder))
+    with ExitStack() as stack:
+        server = stack.enter_context(running_redis(*options))
+        line = stack.enter_context(proxied(server.port))
+
+        def restart() -> None:
+            server.server.kill()
+            stack.enter_context(running_redis(*options, port=server.port))
+
+        far = server.url.replace(f":{server.port}/", f":{line.port}/")
+        yield Broker("fleet://storm", "", line, restart, server, far)
 
 
 @contextmanager
@@ -98,6 +115,6 @@ BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
 IN_ORDER = frozenset(BROKERS) - {"sqs", "sqs-fifo"}
 """Kinds whose groups stay in order through all of it, with `onFailure: hold`. A standard queue of SQS promises none;
 moto, not AWS, gives a FIFO group's messages out of order when their leases lapse together (tests/moto_server.py)."""
-REMOTE = ("sqs-fifo", "sqs", "nats", "activemq")
-RESTARTED = ("nats", "activemq")
-"""Moto forgets its queues."""
+REMOTE = ("fleet", "sqs-fifo", "sqs", "nats", "activemq")
+RESTARTED = ("fleet", "nats", "activemq")
+"""Moto keeps its queues in memory alone: killed, it has nothing that could come again."""

@@ -35,6 +35,8 @@ def a_fleet(tmp_path: Path, kind: str) -> Iterator[tuple[Stage, Broker]]:
             visibility_s=VISIBILITY_S,
             concurrency=20,
             pool_options={"onFailure": "hold"},
+            redis_server=broker.redis_server,
+            far_redis_url=broker.far_redis_url,
             source_uri=broker.uri,
             near_uri=broker.near_uri,
         ) as stage,
