@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.errors import SourceUnavailable
+from fleet.sources.base import Outgoing, Publisher
 from tests.activemq_server import running_activemq
 from tests.moto_server import aws_settings, running_moto
 from tests.nats_server import running_nats
@@ -28,6 +31,29 @@ class Broker:
     """Where the broker is the fleet's own Redis."""
     far_redis_url: str = ""
     """That Redis as Fleet's processes reach it."""
+
+
+class Persistent:
+    """A publisher that sends again what may not be in, until it is."""
+
+    def __init__(self, publisher: Publisher, *, within_s: float = 30) -> None:
+        self._publisher, self._within_s = publisher, within_s
+        self.again = 0
+
+    async def open(self) -> None:
+        await self._publisher.open()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        async with asyncio.timeout(self._within_s):
+            while True:
+                try:
+                    return await self._publisher.publish(messages)
+                except SourceUnavailable:
+                    self.again += 1
+                    await asyncio.sleep(0.05)  # a server that is away has no event to wait for
+
+    async def close(self) -> None:
+        await self._publisher.close()
 
 
 @contextmanager
