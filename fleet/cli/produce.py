@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from fleet.cli.base import Command, ask, example, settings_of
+from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
 from fleet.journal import Journal
 from fleet.send import (
     ONE_OF_EIGHT,
@@ -28,6 +28,7 @@ from fleet.send import (
 from fleet.send import (
     send as send_drafts,
 )
+from fleet.sources.own import PREFIX
 
 _JOURNAL_BUFFER_BYTES = 1024 * 1024
 journal_option = click.option(
@@ -82,7 +83,7 @@ def send(
         raise click.UsageError("--dedup-id goes with one message: several of one dedup id are one.", context)
     if body is None and file is None and target is None:
         raise click.UsageError("Nothing to send: give --body, --file or --target.", context)
-    uri = queue if ":" in queue else ask(_uri(context, queue))
+    uri = _uri(context, queue)
     overrides = Overrides(group=group, pool=pool, target=target, dedup_id=dedup_id)
     if file is not None:
         drafts = drafts_from_lines(file, overrides, unchecked=unchecked)
@@ -131,15 +132,19 @@ def seed(
 ) -> int:
     """Send made-up messages to a queue."""
     target = sample_target(endpoint)
-    uri = queue if queue and ":" in queue else ask(_uri(context, queue))
+    uri = _uri(context, queue)
     return _send(uri, seed_drafts(count=count, mode=group_mode, groups=groups, target=target, pool=pool), journal)
 
 
 commands = (send, seed)
 
 
-async def _uri(context: click.Context, queue: str | None) -> str:
-    return uri_of_queue(await config_in_force(settings_of(context)), queue)[1]
+def _uri(context: click.Context, queue: str | None) -> str:
+    if queue is None or ":" not in queue:
+        return uri_of_queue(ask(config_in_force(settings_of(context))), queue)[1]
+    # What an adapter needs beside its URI comes from the settings too.
+    (settings_of if queue.lower().startswith(PREFIX) else settings_without_redis)(context)
+    return queue
 
 
 def _send(uri: str, drafts: Iterable[Draft], path: Path | None) -> int:
