@@ -45,6 +45,8 @@ class Depth:
     """Leased, or delayed."""
     oldest_s: float | None
     """The age of the oldest message, 0 when the queue is empty; None where the queue does not say."""
+    delayed: int = 0
+    """Of the invisible: given to nobody, as far as the queue tells those apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
