@@ -33,6 +33,9 @@ class Acknowledger:
         self._lease = lease
         self._counts = counts
         self._stopping = False
+        self._insists = True
+        self._shown = 0
+        """Nacks that the source knew the message of."""
         self.wake = asyncio.Event()
 
     def stop(self) -> None:
@@ -58,6 +61,20 @@ class Acknowledger:
             except TimeoutError:
                 continue
 
+    async def catch_up(self) -> int:
+        """Apply all that is settled by now; how many were shown again.
+
+        Raises where `run` would insist: it is asked before anything else is done for the queue.
+        """
+        shown_before, self._insists = self._shown, False
+        applied = 0
+        try:
+            while settled := await self._queue.settled(applied=applied, want=MOST):
+                applied = await self._apply(settled)
+        finally:
+            self._insists = True
+        return self._shown - shown_before
+
     async def _apply(self, settled: list[Settled]) -> int:
         """Returns how many are done with; 0 once the lease is gone."""
         acks = [s for s in settled if s.acked and s.handle]
@@ -75,8 +92,10 @@ class Acknowledger:
         if nacks:
             failpoint.hit("untracked")
             shown = [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
-            if await self._insist(lambda: self._source.nack(shown)) is None:
+            known = await self._insist(lambda: self._source.nack(shown))
+            if known is None:
                 return 0
+            self._shown += sum(known)
             self._counts["nacked"] += len(shown)
             failpoint.hit("nacked-at-source")
         return len(settled)
@@ -88,6 +107,8 @@ class Acknowledger:
             try:
                 return await call()
             except SourceUnavailable as error:
+                if not self._insists:
+                    raise
                 log.warning("%s: outcomes wait", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)

@@ -95,15 +95,16 @@ class Consumer:
 
     async def run(self) -> None:
         """Until stopped, or until an error says that the queue is not ours any more."""
-        await take_over(
+        dropped = await take_over(
             client=self._client,
             registry=self._registry,
             queue=self._queue,
             source=self._source,
             on_fed=lambda code: self._fed.update({code: 1}),
         )
+        out_of_order = not self._draining and await self._was_left_in_disorder(dropped)
         self._alive_ms = self._clock.boot_ms()
-        work = self._drain() if self._draining else self._poll_when_quiet()
+        work = self._drain() if self._draining else self._poll_when_quiet(out_of_order)
         duties = (self.acknowledger.run(), work, self._extend(), self._find_phantoms())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
@@ -145,9 +146,9 @@ class Consumer:
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
 
-    async def _poll_when_quiet(self) -> None:
-        wait_ms = self._source.crash_wait_ms
-        if wait_ms and not self.lease.was_given_back and await self._was_left_in_disorder():
+    async def _poll_when_quiet(self, out_of_order: bool) -> None:
+        if out_of_order:
+            wait_ms = self._source.crash_wait_ms
             log.info(
                 "queue %s: its last owner died, what it was given comes again within %d ms", self.config.name, wait_ms
             )
@@ -157,13 +158,18 @@ class Consumer:
                 await self._rest(min(until_ms - self._clock.boot_ms(), STUCK_MS / 2) / 1000)
         await self._poll()
 
-    async def _was_left_in_disorder(self) -> bool:
+    async def _was_left_in_disorder(self, dropped: int) -> bool:
         """Whether more is out at the source than we know of: somebody was given it who did not live to track it."""
+        if not self._source.crash_wait_ms or self.lease.was_given_back:
+            return False
         try:
-            return (await self._source.depth()).invisible > await self._queue.tracked_count()
+            # What was acked at the source may be tracked still, and what a nack shows again is not tracked any more.
+            shown = await self.acknowledger.catch_up()
+            depth = await self._source.depth()
         except SourceUnavailable as error:
             log.warning("%s", error)
             return True
+        return depth.invisible - depth.delayed > await self._queue.out_count() + shown + dropped
 
     async def _poll(self) -> None:
         pause_s = _RETRY_FROM_S

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 from fleet.config import RouterConfig, parse_router_config
-from fleet.errors import FleetError, InvalidConfig, InvalidMessage
+from fleet.errors import FleetError, InvalidConfig, InvalidMessage, SourceError, SourceUnavailable
 from fleet.journal import Journal
 from fleet.message import DEFAULT_POOL, Message, decode
 from fleet.settings import Settings
 from fleet.sources import ulid
-from fleet.sources.base import Outgoing, Publisher
+from fleet.sources.base import NotSent, Outgoing, Publisher, Unsure
 from fleet.sources.open import open_publisher
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
@@ -38,6 +38,7 @@ class Overrides:
     group: str | None = None
     pool: str | None = None
     target: str | None = None
+    dedup_id: str | None = None
 
     def fields(self) -> dict[str, str]:
         named = {"messageGroupId": self.group, "poolCode": self.pool, "mediationTarget": self.target}
@@ -53,6 +54,7 @@ class Draft:
     group: str | None = None
     body: bytes = b""
     refusal: str = ""
+    dedup_id: str | None = None
     pool: str = ""
     """The one that it asks for."""
 
@@ -63,11 +65,31 @@ class Sent:
     refused: int = 0
     refusals: list[str] = field(default_factory=list)
     """The first of them, with their line."""
+    unsure: int = 0
+    """Whose answer got lost: they may be in the queue."""
+    doubts: list[str] = field(default_factory=list)
+    stopped: str = ""
+    """From which line on nothing was sent, as the queue had gone away, and why."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.refused or self.unsure or self.stopped)
 
     def refuse(self, line: int, reason: str) -> None:
-        self.refused += 1
-        if len(self.refusals) < _REFUSALS_NAMED:
-            self.refusals.append(f"line {line}: {reason}")
+        match reason:
+            case NotSent():
+                self.stopped = self.stopped or f"line {line} and what is behind it: {reason}"
+            case Unsure():
+                self.unsure += 1
+                _name(self.doubts, line, reason)
+            case _:
+                self.refused += 1
+                _name(self.refusals, line, reason)
+
+
+def _name(named: list[str], line: int, reason: str) -> None:
+    if len(named) < _REFUSALS_NAMED:
+        named.append(f"line {line}: {reason}")
 
 
 # Drafts --------------------------------------------------------------------------------------------
@@ -79,23 +101,33 @@ def drafts_from_lines(lines: Iterable[bytes], overrides: Overrides, *, unchecked
     for number, line in enumerate(lines, start=1):
         body = line.strip()
         if body:
-            yield _draft(number, body, fields, unchecked=unchecked)
+            yield _draft(number, body, fields, unchecked=unchecked, dedup_id=overrides.dedup_id)
 
 
 def drafts_of_one(body: bytes, count: int, overrides: Overrides, *, unchecked: bool = False) -> Iterator[Draft]:
     """One body `count` times. More than one get ids of their own: the same id would be taken for the same message."""
     fields = overrides.fields()
     for number in range(1, count + 1):
-        yield _draft(number, body, fields, unchecked=unchecked, fresh_id=count > 1)
+        yield _draft(
+            number, body, fields, unchecked=unchecked, fresh_id=count > 1, dedup_id=overrides.dedup_id
+        )  # fmt: skip
 
 
-def _draft(line: int, body: bytes, fields: dict[str, str], *, unchecked: bool, fresh_id: bool = False) -> Draft:
+def _draft(
+    line: int,
+    body: bytes,
+    fields: dict[str, str],
+    *,
+    unchecked: bool,
+    fresh_id: bool = False,
+    dedup_id: str | None = None,
+) -> Draft:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return _as_it_is(line, body) if unchecked else Draft(line, refusal=f"not JSON: {error}")
+        return _as_it_is(line, body, dedup_id) if unchecked else Draft(line, refusal=f"not JSON: {error}")
     if not isinstance(document, dict):
-        return _as_it_is(line, body) if unchecked else Draft(line, refusal="not a JSON object")
+        return _as_it_is(line, body, dedup_id) if unchecked else Draft(line, refusal="not a JSON object")
     added: dict[str, Any] = dict(fields)
     if fresh_id or "id" not in document:
         added["id"] = _new_ids(1)[0]
@@ -104,12 +136,13 @@ def _draft(line: int, body: bytes, fields: dict[str, str], *, unchecked: bool, f
     try:
         message = decode(body)
     except InvalidMessage as error:
-        return _as_it_is(line, body) if unchecked else Draft(line, refusal=str(error))
-    return Draft(line, message.id, _group_of(message), body, pool=message.pool_code or DEFAULT_POOL)
+        return _as_it_is(line, body, dedup_id) if unchecked else Draft(line, refusal=str(error))
+    pool = message.pool_code or DEFAULT_POOL
+    return Draft(line, message.id, _group_of(message), body, dedup_id=dedup_id or message.id, pool=pool)
 
 
-def _as_it_is(line: int, body: bytes) -> Draft:
-    return Draft(line, _new_ids(1)[0], None, body)
+def _as_it_is(line: int, body: bytes, dedup_id: str | None) -> Draft:
+    return Draft(line, _new_ids(1)[0], None, body, dedup_id=dedup_id)
 
 
 def _group_of(message: Message) -> str | None:
@@ -158,16 +191,28 @@ async def send(
     journal: Journal | None = None,
     on_progress: Callable[[Sent], None] | None = None,
 ) -> Sent:
-    """Put the drafts into the queue, in order. What cannot go is counted and named, and stops nothing else."""
+    """Put the drafts into the queue, in order. What cannot go is counted and named, and stops nothing else.
+
+    A queue that goes away ends it: what was sent to it later would overtake what it did not take.
+    """
     publisher = open_publisher(uri)
     sent = Sent()
     await publisher.open()
     try:
-        seq = itertools.count()
-        for batch in _batches(drafts, BATCH):
-            await publish(publisher, batch, sent, journal=journal, seq=seq)
+        seq, batches = itertools.count(), _batches(drafts, BATCH)
+        for batch in batches:
+            try:
+                await publish(publisher, batch, sent, journal=journal, seq=seq)
+            except SourceError as error:
+                if not sent.accepted:
+                    raise
+                _note_trouble(sent, batch, error)
             if on_progress is not None:
                 on_progress(sent)
+            if sent.unsure or sent.stopped:
+                if behind := next(batches, []):
+                    sent.refuse(behind[0].line, NotSent("an earlier message met trouble"))
+                break
     finally:
         await publisher.close()
         if journal is not None:
@@ -184,7 +229,7 @@ async def publish(
             sent.refuse(draft.line, draft.refusal)
     if not good:
         return
-    answers = await publisher.publish([Outgoing(d.id, d.body, d.group) for d in good])
+    answers = await publisher.publish([Outgoing(d.id, d.body, d.group, d.dedup_id) for d in good])
     for draft, refusal in zip(good, answers, strict=True):
         if refusal is not None:
             sent.refuse(draft.line, refusal)
@@ -195,6 +240,14 @@ async def publish(
             journal.sent(draft.id, draft.group, next(seq), pool=draft.pool)
     if journal is not None:
         journal.flush()
+
+
+def _note_trouble(sent: Sent, batch: list[Draft], error: SourceError) -> None:
+    """Of a batch of which nothing is known to be in; earlier ones are."""
+    is_known = not isinstance(error, SourceUnavailable)
+    for draft in batch:
+        if not draft.refusal:
+            sent.refuse(draft.line, NotSent(error) if is_known else Unsure(f"it may not have been accepted: {error}"))
 
 
 def _batches(drafts: Iterable[Draft], size: int) -> Iterator[list[Draft]]:

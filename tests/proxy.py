@@ -18,6 +18,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
+        self._left_bytes: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -30,9 +31,14 @@ class Proxy:
         for line in lines:
             _reset(line)
 
+    def cut_after(self, count: int) -> None:
+        """Cut it once so many more bytes have gone to the broker."""
+        self._left_bytes = count
+
     def mend(self) -> None:
         with self._lock:
             self._is_cut = False
+            self._left_bytes = None
 
     @property
     def connections(self) -> int:
@@ -66,13 +72,17 @@ class Proxy:
                 _reset(near)
                 _reset(far)
                 continue
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+            for source, sink, counts in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._copy, args=(source, sink, counts), daemon=True).start()
 
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, counts: bool) -> None:
         with suppress(OSError):
             while chunk := source.recv(_CHUNK):
                 sink.sendall(chunk)
+                if counts and self._left_bytes is not None:
+                    self._left_bytes -= len(chunk)
+                    if self._left_bytes <= 0:
+                        self.cut()
         with self._lock:
             self._open -= {source, sink}
         _reset(source)

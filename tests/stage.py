@@ -22,7 +22,7 @@ from typing import Any
 import redis
 
 from fleet.journal import End, Journal, read
-from fleet.sources.base import Depth, Outgoing, Surroundings
+from fleet.sources.base import Depth, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
 from fleet.verify import Verdict, verify
@@ -79,6 +79,8 @@ class Stage:
     """Of another queue than the embedded one."""
     near_uri: str = ""
     """The same queue as we reach it, where the fleet's way there may be cut."""
+    far_redis_url: str = ""
+    """Redis as the fleet's processes reach it, where that way may be cut."""
     path: str = "/"
     """Which sample of the endpoint takes the messages; `/busy` answers a third of them with 429."""
     sent: int = 0
@@ -116,7 +118,7 @@ class Stage:
     def start(self, role: str, *arguments: str, failpoint: str = "", **more: str) -> Member:
         environment = {
             **os.environ,
-            "FLEET_REDIS_URL": self.redis_server.url,
+            "FLEET_REDIS_URL": self.far_redis_url or self.redis_server.url,
             "FLEET_LEASE_TTL_MS": str(self.ttl_ms),
             "FLEET_DATA_DIR": str(self.directory / "data"),
             "FLEET_FAILPOINT": failpoint,
@@ -125,23 +127,19 @@ class Stage:
         log = self.directory / f"{role}-{len(self.members)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [FLEET, role, *arguments], env=environment, stdout=output, stderr=subprocess.STDOUT,
+                [FLEET, role, *arguments],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         member = Member(role, process, log)
         self.members.append(member)
         return member
 
     def start_endpoint(self, *, latency_ms: int = 20, port: int = 0) -> None:
-        arguments = [
-            "--port",
-            str(port),
-            "--latency-ms",
-            str(latency_ms),
-            "--fence",
-            "--journal",
-            str(self.endpoint_journal),
-        ]
+        arguments = ["--port", str(port), "--latency-ms", str(latency_ms), "--fence"]
+        arguments += ["--journal", str(self.endpoint_journal)]
         endpoint = self.start("endpoint", *arguments)
         until(lambda: "http://" in endpoint.text(), 15, lambda: f"no endpoint: {endpoint.text()}")
         found = next(word for word in endpoint.text().split() if word.startswith("http://"))
@@ -180,21 +178,23 @@ class Stage:
 
     # Messages -------------------------------------------------------------------------------------
 
-    def send_messages(self, count: int, groups: int, *, busy_every: int = 0) -> None:
+    def send_messages(
+        self, count: int, groups: int, *, busy_every: int = 0, batch: int = 500, publisher: Publisher | None = None
+    ) -> None:
         """Into the queue, in batches, each group's in rising order; journalled as `fleet send` does.
 
         One in `busy_every` has a group of its own and an endpoint that refuses a third of its requests for a second.
         """
-        asyncio.run(self._send(count, groups, busy_every))
+        publisher = publisher or open_publisher(self.near_uri or self.queue_uri, around=self.around)
+        asyncio.run(self._send(publisher, count, groups, busy_every, batch))
 
-    async def _send(self, count: int, groups: int, busy_every: int) -> None:
-        publisher = open_publisher(self.near_uri or self.queue_uri, around=self.around)
+    async def _send(self, publisher: Publisher, count: int, groups: int, busy_every: int, most: int) -> None:
         await publisher.open()
         journal = Journal(self.sent_journal)
         first = self.sent
-        for start in range(first, first + count, 500):
+        for start in range(first, first + count, most):
             batch = []
-            for i in range(start, min(start + 500, first + count)):
+            for i in range(start, min(start + most, first + count)):
                 busy = busy_every and i % busy_every == 0
                 group, path = (f"busy-{i}", "/busy") if busy else (f"group-{i % groups}", self.path)
                 body = {
@@ -389,8 +389,9 @@ def until(
 
 @contextmanager
 def a_stage(directory: Path, **options: Any) -> Iterator[Stage]:
+    """On a Redis of its own, unless it is given one."""
     with ExitStack() as stack:
-        server = stack.enter_context(running_redis())
+        server = options.pop("redis_server", None) or stack.enter_context(running_redis())
         stage = Stage(directory, server, **options)
         stack.callback(stage.stop)
         yield stage

@@ -21,6 +21,7 @@ from fleet.cli import (
     pool,
     processes,
     produce,
+    queue,
     server,
     warnings,
 )
@@ -41,7 +42,7 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, feed, look, explain, pool, group, dead, warnings, config, breakers,
+    processes, server, produce, jobs, events, feed, look, explain, pool, queue, group, dead, warnings, config, breakers,
     check,
 )  # fmt: skip
 for _family in _FAMILIES:

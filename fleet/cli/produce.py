@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from fleet.cli.base import Command, ask, example, settings_of
+from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
 from fleet.journal import Journal
 from fleet.send import (
     ONE_OF_EIGHT,
@@ -28,6 +28,7 @@ from fleet.send import (
 from fleet.send import (
     send as send_drafts,
 )
+from fleet.sources.own import PREFIX
 
 _JOURNAL_BUFFER_BYTES = 1024 * 1024
 journal_option = click.option(
@@ -50,6 +51,7 @@ journal_option = click.option(
 @click.option("--pool", help="Send every message to this pool.")
 @click.option("--target", metavar="URL", help="Deliver every message there.")
 @click.option("--count", type=click.IntRange(1), help="So many copies of the one message, with ids of their own.")
+@click.option("--dedup-id", metavar="ID", help="What tells a repeated send of the one message; default: its id.")
 @click.option("--unchecked", is_flag=True, help="Send bodies as they are, even those that can never be delivered.")
 @journal_option
 @click.pass_context
@@ -62,22 +64,27 @@ def send(
     pool: str | None,
     target: str | None,
     count: int | None,
+    dedup_id: str | None,
     unchecked: bool,
     journal: Path | None,
 ) -> int:
     """Send messages to a queue.
 
     QUEUE is the name of a configured queue, or a queue URI. Prints how many the queue accepted. One that is refused
-    is named with its line, stops no other, and makes the exit code 1. A message without an id gets one.
+    is named with its line, stops no other, and makes the exit code 1. So does a queue that goes away, which ends it:
+    messages whose answer got lost are named, and the line from which on nothing was sent. A message without an id
+    gets one. A queue that can drops what it has seen under the same dedup id within five minutes.
     """
     if body is not None and file is not None:
         raise click.UsageError("--body and --file exclude each other.", context)
     if file is not None and count is not None:
         raise click.UsageError("--count goes with one message, not with --file.", context)
+    if dedup_id is not None and (file is not None or (count or 1) > 1):
+        raise click.UsageError("--dedup-id goes with one message: several of one dedup id are one.", context)
     if body is None and file is None and target is None:
         raise click.UsageError("Nothing to send: give --body, --file or --target.", context)
-    uri = queue if ":" in queue else ask(_uri(context, queue))
-    overrides = Overrides(group=group, pool=pool, target=target)
+    uri = _uri(context, queue)
+    overrides = Overrides(group=group, pool=pool, target=target, dedup_id=dedup_id)
     if file is not None:
         drafts = drafts_from_lines(file, overrides, unchecked=unchecked)
     else:
@@ -125,26 +132,36 @@ def seed(
 ) -> int:
     """Send made-up messages to a queue."""
     target = sample_target(endpoint)
-    uri = queue if queue and ":" in queue else ask(_uri(context, queue))
+    uri = _uri(context, queue)
     return _send(uri, seed_drafts(count=count, mode=group_mode, groups=groups, target=target, pool=pool), journal)
 
 
 commands = (send, seed)
 
 
-async def _uri(context: click.Context, queue: str | None) -> str:
-    return uri_of_queue(await config_in_force(settings_of(context)), queue)[1]
+def _uri(context: click.Context, queue: str | None) -> str:
+    if queue is None or ":" not in queue:
+        return uri_of_queue(ask(config_in_force(settings_of(context))), queue)[1]
+    # What an adapter needs beside its URI comes from the settings too.
+    (settings_of if queue.lower().startswith(PREFIX) else settings_without_redis)(context)
+    return queue
 
 
 def _send(uri: str, drafts: Iterable[Draft], path: Path | None) -> int:
     with _journal(path) as journal, _progress() as show:
         sent = ask(send_drafts(uri, drafts, journal=journal, on_progress=show))
-    for refusal in sent.refusals:
-        click.echo(f"refused: {refusal}", err=True)
-    if sent.refused > len(sent.refusals):
-        click.echo(f"refused: {sent.refused - len(sent.refusals)} more", err=True)
-    click.echo(f"{sent.accepted} accepted, {sent.refused} refused" if sent.refused else f"{sent.accepted} accepted")
-    return 1 if sent.refused else 0
+    for kind, count, named in (("refused", sent.refused, sent.refusals), ("unknown", sent.unsure, sent.doubts)):
+        for one in named:
+            click.echo(f"{kind}: {one}", err=True)
+        if count > len(named):
+            click.echo(f"{kind}: {count - len(named)} more", err=True)
+    if sent.stopped:
+        click.echo(f"not sent: {sent.stopped.replace('not sent: ', '')}", err=True)
+    counts = [f"{sent.accepted} accepted"]
+    counts += [f"{sent.refused} refused"] if sent.refused else []
+    counts += [f"{sent.unsure} unknown"] if sent.unsure else []
+    click.echo(", ".join(counts))
+    return 0 if sent.is_whole else 1
 
 
 @contextlib.contextmanager

@@ -129,7 +129,12 @@ class ActiveMqSource:
         else:
             # What we were sent and have given to nobody is waiting still.
             given = max(0, found.given - session.waiting())
-        return Depth(waiting=max(0, found.size - given), invisible=given + found.scheduled, oldest_s=None)
+        return Depth(
+            waiting=max(0, found.size - given),
+            invisible=given + found.scheduled,
+            oldest_s=None,
+            delayed=found.scheduled,
+        )
 
     async def close(self) -> None:
         keeper, self._keeper = self._keeper, None

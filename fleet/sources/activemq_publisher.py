@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet.errors import SourceError
 from fleet.sources import activemq_frames as frames
 from fleet.sources.activemq_address import Address
 from fleet.sources.base import Outgoing
+from fleet.sources.halfway import told_half_way
 from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
 
 SENT_TOGETHER = 500
@@ -27,16 +29,22 @@ class ActiveMqPublisher:
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
         results: list[str | None] = [frames.refusal(message) for message in messages]
         rest = [index for index, refused in enumerate(results) if refused is None]
+        accepted: set[int] = set()
         while rest:
             now, rest = rest[:SENT_TOGETHER], rest[SENT_TOGETHER:]
-            line = await self._connected()
+            try:
+                line = await self._connected()
+            except SourceError as error:
+                return told_half_way(results, accepted=accepted, under_way=(), error=error)
             answers = await line.ask([frames.send(self._address.queue, messages[index]) for index in now])
+            accepted |= {index for index, answer in zip(now, answers, strict=True) if answer == ""}
             refusals = [(index, answer) for index, answer in zip(now, answers, strict=True) if answer]
             for index, answer in refusals:
                 results[index] = answer
             unanswered = [index for index, answer in zip(now, answers, strict=True) if answer is None]
             if unanswered and not refusals:
-                raise line.unavailable()
+                lost = line.unavailable()
+                return told_half_way(results, accepted=accepted, under_way=set(unanswered), error=lost)
             # The broker closes the connection over some refusals, and has not read what was behind that message.
             rest = unanswered + rest
         return results

@@ -45,6 +45,8 @@ class Depth:
     """Leased, or delayed."""
     oldest_s: float | None
     """The age of the oldest message, 0 when the queue is empty; None where the queue does not say."""
+    delayed: int = 0
+    """Of the invisible: given to nobody, as far as the queue tells those apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +113,28 @@ class Outgoing:
     delay_ms: int = 0
 
 
+class NotSent(str):
+    """Why a message was not even sent: one before it met trouble."""
+
+    __slots__ = ()
+
+
+class Unsure(str):
+    """Why nobody can say whether a message was accepted: its answer got lost. Sent again it may be there twice."""
+
+    __slots__ = ()
+
+
 class Publisher(Protocol):
     """One queue to put messages into."""
 
     async def open(self) -> None: ...
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        """Append in order. For each None where it was accepted (or was there already), else why it was not."""
+        """Append in order. For each None where it was accepted (or was there already), else why it was not.
+
+        A queue that goes away half-way is told entry by entry: `Unsure` for what was under way, `NotSent` for what
+        stands behind that. Where none is known to be accepted it raises instead.
+        """
 
     async def close(self) -> None: ...

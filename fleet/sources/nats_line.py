@@ -128,34 +128,43 @@ class NatsLine:
             raise ApiError(int(error.get("code", 500)), str(error.get("description", "refused")))
         return told
 
-    async def exchange(self, messages: Sequence[Sent]) -> list[Msg]:
-        """Send each in order and wait for the answer to each. Raises `SourceUnavailable` if one is missing."""
-        return [answer for answer in await self._all(messages, is_whole=True) if answer is not None]
+    async def exchange(self, messages: Sequence[Sent], *, into: list[Msg | None] | None = None) -> list[Msg]:
+        """Send each in order and wait for the answer to each. Raises `SourceUnavailable` if one is missing.
+
+        What `into` holds then is what came: an answer, or None, for each that may have gone out.
+        """
+        answers = into if into is not None else []
+        await self._all(messages, answers, is_whole=True)
+        return [answer for answer in answers if answer is not None]
 
     async def ask(self, messages: Sequence[Sent]) -> list[Msg | None]:
         """The same, with None where the server is there and does not answer that one."""
-        return await self._all(messages, is_whole=False)
-
-    async def _all(self, messages: Sequence[Sent], *, is_whole: bool) -> list[Msg | None]:
         answers: list[Msg | None] = []
-        for some in _shares(messages):
-            answers += await self._exchange(some, is_whole=is_whole)
+        await self._all(messages, answers, is_whole=False)
         return answers
 
-    async def _exchange(self, messages: Sequence[Sent], *, is_whole: bool) -> list[Msg | None]:
-        client = await self.client()
+    async def _all(self, messages: Sequence[Sent], answers: list[Msg | None], *, is_whole: bool) -> None:
+        for some in _shares(messages):
+            client = await self.client()
+            this = _Round(len(some))
+            try:
+                await self._exchange(client, this, some, is_whole=is_whole)
+            finally:
+                answers += this.got
+
+    async def _exchange(self, client: Client, this: _Round, messages: Sequence[Sent], *, is_whole: bool) -> None:
         self._next_round += 1
         name = str(self._next_round)
-        this = self._rounds[name] = _Round(len(messages))
+        self._rounds[name] = this
         prefix = f"{self._inbox}.{name}."
         try:
             async with asyncio.timeout(ANSWER_S):
                 for number, (subject, payload, headers) in enumerate(messages):
                     await client.publish(subject, payload, reply=f"{prefix}{number}", headers=headers)
-                return await this.answers
+                await this.answers
         except TimeoutError:
             if not is_whole and (this.has_any or await self._is_there()):
-                return this.got
+                return
             await self._doubt()
             raise self.away(f"no answer within {ANSWER_S:g} s") from None
         except (nats.errors.Error, OSError) as error:
@@ -261,11 +270,11 @@ class _Round:
     """Questions that were sent together, and their answers in the same places."""
 
     def __init__(self, count: int) -> None:
-        self.answers: asyncio.Future[list[Msg | None]] = asyncio.get_running_loop().create_future()
+        self.answers: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing = count
         self.got: list[Msg | None] = [None] * count
         if not count:
-            self.answers.set_result([])
+            self.answers.set_result(None)
 
     def take(self, number: int, msg: Msg) -> None:
         if self.got[number] is not None:
@@ -273,7 +282,7 @@ class _Round:
         self.got[number] = msg
         self._missing -= 1
         if not self._missing and not self.answers.done():
-            self.answers.set_result(self.got)
+            self.answers.set_result(None)
 
     @property
     def has_any(self) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from fleet.errors import InvalidConfig
+from fleet.errors import InvalidConfig, SourceUnavailable
 from fleet.sources.base import Outgoing
+from fleet.sources.halfway import told_half_way
 from fleet.sources.nats_address import NatsAddress, is_token
 from fleet.sources.nats_consumer import stream_of
 from fleet.sources.nats_line import NatsLine, Sent, is_no_responders
@@ -44,10 +45,22 @@ class NatsPublisher:
                 sent.append((place, (self._subject_of(message), message.body, self._headers(message))))
             else:
                 results[place] = refusal
-        answers = await self._line.exchange([one for _, one in sent])
-        for (place, _), answer in zip(sent, answers, strict=True):
-            results[place] = _why_not(answer)
-        return results
+        answers: list[Msg | None] = []
+        trouble: SourceUnavailable | None = None
+        try:
+            await self._line.exchange([one for _, one in sent], into=answers)
+        except SourceUnavailable as error:
+            trouble = error
+        accepted: set[int] = set()
+        for (place, _), answer in zip(sent, answers, strict=False):  # as many as were begun
+            if answer is not None:
+                results[place] = _why_not(answer)
+                if results[place] is None:
+                    accepted.add(place)
+        if trouble is None:
+            return results
+        under_way = {place for place, _ in sent[: len(answers)]}
+        return told_half_way(results, accepted=accepted, under_way=under_way, error=trouble)
 
     async def close(self) -> None:
         await self._line.close()

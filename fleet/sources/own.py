@@ -19,6 +19,7 @@ from fleet.errors import (
 )
 from fleet.message import MAX_NAME_CHARACTERS
 from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.sources.halfway import told_half_way
 from fleet.state.connect import Client, connect
 from fleet.state.keys import OWN_QUEUE_CHANNEL
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
@@ -222,10 +223,14 @@ class OwnPublisher:
             raise SourceUnavailable(f"queue {self._name} is closed")
         await self._check_memory()
         refusals = [_refusal(message) for message in messages]
-        good = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
-        for batch in _batches(good):
-            with _as_source_errors(self._name):
-                await self.queue.send([NewMessage(m.body, m.group or "", m.dedup_id or "", m.delay_ms) for m in batch])
+        accepted: set[int] = set()
+        for batch in _batches(messages, [place for place, refusal in enumerate(refusals) if refusal is None]):
+            try:
+                with _as_source_errors(self._name):
+                    await self.queue.send([_new(messages[place]) for place in batch])
+            except SourceError as error:
+                return told_half_way(refusals, accepted=accepted, under_way=set(batch), error=error)
+            accepted |= set(batch)
         return refusals
 
     async def close(self) -> None:
@@ -249,7 +254,7 @@ def _received(shown: Shown) -> Received:
 
 
 def _refusal(message: Outgoing) -> str | None:
-    for field, value in (("group", message.group), ("dedup id", message.dedup_id)):
+    for field, value in (("group", message.group), ("dedup id", message.dedup_id or message.id)):
         if value is not None and (len(value) > MAX_NAME_CHARACTERS or not value.isprintable()):
             return f"{field} is too long or unprintable"
     if not 0 <= message.delay_ms <= MAX_DELAY_MS:
@@ -257,15 +262,22 @@ def _refusal(message: Outgoing) -> str | None:
     return None
 
 
-def _batches(messages: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    batch: list[Outgoing] = []
+def _new(message: Outgoing) -> NewMessage:
+    # The message's own id, so that one whose answer got lost can be sent again.
+    return NewMessage(message.body, message.group or "", message.dedup_id or message.id, message.delay_ms)
+
+
+def _batches(messages: Sequence[Outgoing], places: Sequence[int]) -> Iterator[list[int]]:
+    """What goes in one call, which takes all of it or nothing."""
+    batch: list[int] = []
     size = 0
-    for message in messages:
-        if batch and (len(batch) == _BATCH or size + len(message.body) > _BATCH_BYTES):
+    for place in places:
+        body_bytes = len(messages[place].body)
+        if batch and (len(batch) == _BATCH or size + body_bytes > _BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(message)
-        size += len(message.body)
+        batch.append(place)
+        size += body_bytes
     if batch:
         yield batch
 

@@ -12,6 +12,7 @@ from typing import Any
 from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Outgoing
 from fleet.sources.daemon_threads import DaemonThreads
+from fleet.sources.halfway import told_half_way
 from fleet.sources.sqs_address import SqsAddress
 from fleet.sources.sqs_client import BATCH, GROUP_ATTRIBUTE, QueueFacts, SqsQueue
 
@@ -64,15 +65,12 @@ class SqsPublisher:
         answers = [refusal(message, self._facts) for message in messages]
         accepted: set[int] = set()
         stopped: set[str] = set()
+        batch: list[int] = []
         try:
             for batch in self._batches(messages, answers, stopped):
                 self._send(messages, batch, answers, accepted, stopped)
         except SourceError as error:
-            if not accepted:
-                raise
-            # What is in is in: its sender has to hear so. Of the rest some may be in too, if an answer got lost.
-            unsure = f"it may not have been accepted: {error}"
-            return [why if why or place in accepted else unsure for place, why in enumerate(answers)]
+            return told_half_way(answers, accepted=accepted, under_way=set(batch), error=error)
         return answers
 
     def _send(

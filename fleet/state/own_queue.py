@@ -154,11 +154,43 @@ class OwnQueue:
         shown = until_ms is not None and (count is None or float(count) >= 1) and not str(count).endswith(".5")
         return Standing(int(until_ms or 0), shown)
 
-    async def purge(self) -> None:
-        """Throw away all messages that are there now, some thousand a call."""
+    async def purge(self) -> int:
+        """Throw away the messages that are there now, shown or not, some thousand a call. Returns how many.
+
+        What is sent meanwhile has a higher number, and stays.
+        """
+        with translated():
+            bound = await self.client.hget(self.keys.state, "last")
+        gone = 0
+        # A lane may go from one set to the other behind our back: all are looked through until there is none.
+        while bound and (found := await self._purge_once(bound)):
+            gone += found
+        return gone
+
+    async def _purge_once(self, bound: str) -> int:
+        gone = 0
+        for lanes in (self.keys.ready, self.keys.due):
+            cursor = 0
+            while True:
+                with translated():
+                    cursor, page = await self.client.zscan(lanes, cursor, count=200)
+                # A lane that is ready stands there under the number of its first message.
+                gone += await self._purge_lanes(
+                    bound, [lane for lane, score in page if lanes == self.keys.due or score <= float(bound)]
+                )
+                if not cursor:
+                    break
+        return gone
+
+    async def _purge_lanes(self, bound: str, lanes: list[str]) -> int:
         s = script("purge")
-        while await s(self.client, s.keys_of(self.keys), [_PURGE_AT_ONCE]):
-            continue
+        gone = 0
+        while lanes:
+            found = await s(self.client, s.keys_of(self.keys), [self.now_ms, bound, _PURGE_AT_ONCE, *lanes])
+            gone += found
+            if found < _PURGE_AT_ONCE:
+                break
+        return gone
 
 
 # Redis hands us text. A body that is none goes as base64, told apart by its first character.

@@ -117,6 +117,16 @@ class Queue:
         with translated():
             return int(await self.client.hlen(self.keys.tracked))
 
+    async def out_count(self) -> int:
+        """Those of the tracked that are out at the source, when nothing is settled that was not applied there.
+
+        What is acked and tracked still waits for its redelivery, as its handle had expired.
+        """
+        out = 0
+        async for page in self.all_tracked():
+            out += sum(tracked.state != "a" for tracked in page)
+        return out + await self.settled_count()
+
     async def settled_count(self) -> int:
         with translated():
             return int(await self.client.llen(self.keys.settled))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.errors import SourceUnavailable
+from fleet.sources.base import Outgoing, Publisher
 from tests.activemq_server import running_activemq
 from tests.moto_server import aws_settings, running_moto
 from tests.nats_server import running_nats
 from tests.proxy import Proxy, proxied
-from tests.servers import _accepts, _running, _wait_for, free_port
+from tests.servers import RedisServer, _accepts, _running, _wait_for, free_port, running_redis
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,33 @@ class Broker:
     line: Proxy | None = None
     restart: Callable[[], None] | None = None
     """Kill it and start it again with what it stored."""
+    redis_server: RedisServer | None = None
+    """Where the broker is the fleet's own Redis."""
+    far_redis_url: str = ""
+    """That Redis as Fleet's processes reach it."""
+
+
+class Persistent:
+    """A publisher that sends again what may not be in, until it is."""
+
+    def __init__(self, publisher: Publisher, *, within_s: float = 30) -> None:
+        self._publisher, self._within_s = publisher, within_s
+        self.again = 0
+
+    async def open(self) -> None:
+        await self._publisher.open()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        async with asyncio.timeout(self._within_s):
+            while True:
+                try:
+                    return await self._publisher.publish(messages)
+                except SourceUnavailable:
+                    self.again += 1
+                    await asyncio.sleep(0.05)  # a server that is away has no event to wait for
+
+    async def close(self) -> None:
+        await self._publisher.close()
 
 
 @contextmanager
@@ -32,8 +62,21 @@ def embedded(_directory: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def own(_directory: Path) -> Iterator[Broker]:
-    yield Broker("fleet://storm")
+def own(directory: Path) -> Iterator[Broker]:
+    """One Redis for the queue and for the fleet's state. What it answered is on its disk."""
+    folder = directory / "redis"
+    folder.mkdir()
+    options = ("--appendonly", "yes", "--appendfsync", "always", "--dir", str(folder))
+    with ExitStack() as stack:
+        server = stack.enter_context(running_redis(*options))
+        line = stack.enter_context(proxied(server.port))
+
+        def restart() -> None:
+            server.server.kill()
+            stack.enter_context(running_redis(*options, port=server.port))
+
+        far = server.url.replace(f":{server.port}/", f":{line.port}/")
+        yield Broker("fleet://storm", "", line, restart, server, far)
 
 
 @contextmanager
@@ -98,6 +141,6 @@ BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
 IN_ORDER = frozenset(BROKERS) - {"sqs", "sqs-fifo"}
 """Kinds whose groups stay in order through all of it, with `onFailure: hold`. A standard queue of SQS promises none;
 moto, not AWS, gives a FIFO group's messages out of order when their leases lapse together (tests/moto_server.py)."""
-REMOTE = ("sqs-fifo", "sqs", "nats", "activemq")
-RESTARTED = ("nats", "activemq")
-"""Moto forgets its queues."""
+REMOTE = ("fleet", "sqs-fifo", "sqs", "nats", "activemq")
+RESTARTED = ("fleet", "nats", "activemq")
+"""Moto keeps its queues in memory alone: killed, it has nothing that could come again."""

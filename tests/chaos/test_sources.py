@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import QueueKeys
 from fleet.verify import Verdict
-from tests.chaos.brokers import BROKERS, IN_ORDER, REMOTE, RESTARTED, Broker
+from tests.chaos.brokers import BROKERS, IN_ORDER, REMOTE, RESTARTED, Broker, Persistent
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
 
 MESSAGES, GROUPS = 400, 40
@@ -35,6 +36,8 @@ def a_fleet(tmp_path: Path, kind: str) -> Iterator[tuple[Stage, Broker]]:
             visibility_s=VISIBILITY_S,
             concurrency=20,
             pool_options={"onFailure": "hold"},
+            redis_server=broker.redis_server,
+            far_redis_url=broker.far_redis_url,
             source_uri=broker.uri,
             near_uri=broker.near_uri,
         ) as stage,
@@ -110,6 +113,24 @@ def test_the_broker_is_killed_and_started_again(tmp_path: Path, kind: str) -> No
         judge(stage, kind)
         assert coordinator.alive
         assert "Traceback" not in coordinator.text()
+
+
+def test_a_redis_that_is_killed_while_it_is_sent_to_keeps_what_it_accepted_once_and_in_order(tmp_path: Path) -> None:
+    with a_fleet(tmp_path, "fleet") as (stage, broker):
+        assert broker.restart is not None
+        stage.start("worker")
+        stage.start("coordinator")
+        with ThreadPoolExecutor(1) as sender:
+            publisher = Persistent(open_publisher(stage.queue_uri, around=stage.around))
+            sending = sender.submit(stage.send_messages, 2 * MESSAGES, GROUPS, batch=1, publisher=publisher)
+            journal = stage.sent_journal
+            until(lambda: journal.exists() and journal.stat().st_size > MESSAGES, 30, stage.describe, every_s=0.001)
+            assert not sending.done()
+            broker.restart()
+            sending.result(60)
+        assert publisher.again
+        stage.wait_drained(DRAIN_S)
+        judge(stage, "fleet")
 
 
 @pytest.mark.parametrize("kind", BROKERS)

@@ -62,6 +62,9 @@ class HeldSource:
         self.acked: list[str] = []
         self.nacked: list[str] = []
         self.extended: list[str] = []
+        self.stands = Depth(0, 0, 0.0)
+        self.expired: set[str] = set()
+        """Whose handles are none any more."""
 
     async def open(self) -> None:
         if self.hangs_in == "open":
@@ -87,8 +90,9 @@ class HeldSource:
             return []
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
-        self.acked += [one.broker_id for one in held]
-        return [True] * len(held)
+        known = [one.broker_id not in self.expired for one in held]
+        self.acked += [one.broker_id for one, is_known in zip(held, known, strict=True) if is_known]
+        return known
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
         if self.cannot_nack:
@@ -102,7 +106,7 @@ class HeldSource:
         return [True] * len(held)
 
     async def depth(self) -> Depth:
-        return Depth(0, 0, 0.0)
+        return self.stands
 
 
 class HeldRooms(Rooms):

@@ -189,7 +189,8 @@ async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
     heir = source_of(uri)
     await heir.open()
     try:
-        assert (await heir.depth()) == Depth(waiting=1, invisible=int(is_there_twice), oldest_s=None)
+        copies = int(is_there_twice)
+        assert (await heir.depth()) == Depth(waiting=1, invisible=copies, oldest_s=None, delayed=copies)
         (again,) = await heir.poll(10, SOON_MS)
         assert (again.body, again.broker_id, again.receive_count) == (b"a", first.broker_id, 2)
         assert await heir.ack(held([again])) == [True]

@@ -137,11 +137,49 @@ async def test_the_depth_tells_hidden_ones_and_the_age_of_the_oldest(queue: OwnQ
 async def test_a_purge_leaves_nothing_and_the_queue_goes_on(queue: OwnQueue, count: int) -> None:
     await queue.send([NewMessage(b"m", f"g{i % 5}" if i % 3 else "", delay_ms=i % 2) for i in range(count)])
     await shown(queue, 10)
-    await queue.purge()
+    assert await queue.purge() == count
     assert await queue.contents() == Contents(0, 0, 0)
     assert {key async for key in queue.client.scan_iter()} == {queue.keys.state}
     await queue.send(new("next"))
     assert await names(queue) == ["next"]
+
+
+async def test_what_is_sent_while_a_queue_is_purged_stays_in_its_order(
+    queue: OwnQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.send([NewMessage(b"old", f"g{i % 3}" if i % 4 else "") for i in range(12_000)])
+    taken = await shown(queue, 2)
+    sent: list[str] = []
+    purge_lanes = queue._purge_lanes
+
+    async def purging(bound: str, lanes: list[str]) -> int:
+        # Between any two calls: to groups that are there, to a new one, and to none.
+        for group in ("g1", f"new-{len(sent)}", ""):
+            await queue.send(new(f"{len(sent)}", group=group))
+            sent.append(f"{len(sent)}")
+        return await purge_lanes(bound, lanes)
+
+    monkeypatch.setattr(queue, "_purge_lanes", purging)
+    assert await queue.purge() == 12_000
+    assert (await queue.contents()).messages == len(sent) > 3
+    assert not any(await queue.conclude([Conclusion(one.number, one.count, one.group, "hide", 1) for one in taken]))
+    seen: list[Shown] = []
+    while batch := await shown(queue):
+        seen += batch
+        assert all(await queue.conclude(deleted(*batch)))
+    assert sorted(one.body.decode() for one in seen) == sorted(sent)
+    in_g1 = [int(one.body) for one in seen if one.group == "g1"]
+    assert in_g1 == sorted(in_g1) and in_g1
+
+
+async def test_who_waits_is_told_that_a_purge_freed_a_group(stage: Stage, queue: OwnQueue) -> None:
+    (bound,) = await queue.send(new("old"))
+    await shown(queue)
+    await queue.send(new("newer"))
+    async with hearing(stage, OWN_QUEUE_CHANNEL) as heard:
+        assert await queue._purge_lanes(bound, ["g"]) == 1
+        assert await heard.since(queue.keys.state) == ["orders"]
+    assert await names(queue) == ["newer"]
 
 
 async def test_a_queue_whose_name_has_braces_stays_in_one_slot(client: Client) -> None:

@@ -1,22 +1,41 @@
--- purge: throw away messages of a queue of our own, shown or not, up to a number; asked again until none is left.
+-- purge: throw away what some lanes of a queue of our own hold up to a number, shown or not, so many messages a call.
 -- KEYS state bodies hidden ready due counts group_list
--- ARGV most
--- Returns how many are left
+-- ARGV now_ms bound most lane …
+--   bound: the last number that goes; what was sent after it stays
+-- Returns how many are gone; as many as `most` if there may be more
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
-local most = tonumber(ARGV[1])
-local gone, emptied = {}, {}
-for _, set in ipairs({ ready, due }) do
-  for _, lane in ipairs(redis.call('ZRANGE', set, 0, most - 1)) do
-    if #gone >= most then break end
-    if string.sub(lane, 1, 1) == '\30' then
-      gone[#gone + 1] = string.sub(lane, 2)
+local now, bound, most = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- Redis may be full, and deleting is what helps: a script that has written may go on.
+redis.call('HDEL', state, '')
+
+local gone, emptied, to_ready, to_due = {}, {}, {}, {}
+for i = 4, #ARGV do
+  local lane, room = ARGV[i], most - #gone
+  if room <= 0 then break end
+  if string.sub(lane, 1, 1) == '\30' then
+    local seq = string.sub(lane, 2)
+    if tonumber(seq) <= bound and redis.call('HEXISTS', bodies, seq) == 1 then
+      gone[#gone + 1] = seq
       emptied[#emptied + 1] = lane
-    else
-      local room = most - #gone
-      local listed = redis.call('LRANGE', group_list .. lane, 0, room - 1)
-      for i = 1, #listed do gone[#gone + 1] = listed[i] end
-      redis.call('LTRIM', group_list .. lane, #listed, -1)
-      if #listed < room or redis.call('EXISTS', group_list .. lane) == 0 then emptied[#emptied + 1] = lane end
+    end
+  else
+    local listed = redis.call('LRANGE', group_list .. lane, 0, room)
+    local cut = 0
+    -- Numbers rise within a group.
+    while cut < math.min(#listed, room) and tonumber(listed[cut + 1]) <= bound do
+      cut = cut + 1
+      gone[#gone + 1] = listed[cut]
+    end
+    if cut > 0 then
+      redis.call('LTRIM', group_list .. lane, cut, -1)
+      emptied[#emptied + 1] = lane
+      local head = listed[cut + 1]
+      local until_ms = head and tonumber(redis.call('ZSCORE', hidden, head) or 0)
+      if head then
+        local to = until_ms > now and to_due or to_ready
+        to[#to + 1], to[#to + 2] = until_ms > now and text(until_ms) or head, lane
+      end
     end
   end
 end
@@ -24,10 +43,13 @@ if #gone > 0 then
   call_many('HDEL', bodies, gone)
   call_many('HDEL', counts, gone)
   call_many('ZREM', hidden, gone)
-end
-if #emptied > 0 then
   call_many('ZREM', ready, emptied)
   call_many('ZREM', due, emptied)
+  redis.call('HINCRBY', state, 'purges', 1)
 end
-redis.call('HINCRBY', state, 'purges', 1)
-return redis.call('HLEN', bodies)
+if #to_due > 0 then call_many('ZADD', due, to_due, 2) end
+if #to_ready > 0 then call_many('ZADD', ready, to_ready, 2) end
+if #to_ready > 0 or #to_due > 0 then
+  redis.call('PUBLISH', 'fleet:queue', string.match(state, '^{b:(.*):%d+}:state$'))
+end
+return #gone

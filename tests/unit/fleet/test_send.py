@@ -33,7 +33,7 @@ def lines(*bodies: bytes, overrides: Overrides | None = None, unchecked: bool = 
 
 def test_a_line_that_needs_nothing_is_sent_as_it_is() -> None:
     body = b'{"id":"a","mediationTarget":"http://h/", "unknown": 1}'
-    assert lines(body + b"\n") == [Draft(1, "a", None, body, pool="DEFAULT-POOL")]
+    assert lines(body + b"\n") == [Draft(1, "a", None, body, dedup_id="a", pool="DEFAULT-POOL")]
 
 
 def test_a_bad_line_is_named_by_its_number_and_stops_no_other() -> None:

@@ -1,0 +1,58 @@
+"""Commands that change one queue by hand."""
+
+from __future__ import annotations
+
+import click
+
+from fleet import views
+from fleet.cli.base import Group, ask, example, json_option
+from fleet.cli.pool import fleet_of
+from fleet.cli.table import show_json
+from fleet.errors import FleetError
+from fleet.send import uri_of_queue
+from fleet.sources import own
+from fleet.state.connect import Client
+from fleet.state.own_queue import OwnQueue
+
+
+@click.group(cls=Group, epilog=example("fleet queue purge orders --yes"))
+def queue() -> None:
+    """Change one queue by hand."""
+
+
+@queue.command(epilog=example("fleet queue purge orders --yes", "fleet queue purge fleet://orders --yes --json"))
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Really: they are gone for good.")
+@json_option
+@click.pass_context
+def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
+    """Throw away what a queue of our own holds.
+
+    NAME is the name of a configured queue, or fleet://NAME. All that is there when it begins goes, delayed messages
+    and those that are out as well; what is sent meanwhile stays. What coordinators have taken in is delivered still.
+    Other kinds of queues have commands of their own for this.
+    """
+
+    async def change() -> int:
+        async with fleet_of(context) as client:
+            found = OwnQueue(client, await _own_name(client, name))
+            return await found.purge() if yes else (await found.contents()).messages
+
+    count = ask(change())
+    if not yes:
+        raise click.UsageError(f"{count} messages of {name} would be gone for good; add --yes.", context)
+    if as_json:
+        show_json({"queue": name, "purged": count})
+    else:
+        click.echo("1 message is gone." if count == 1 else f"{count} messages are gone.")
+    return 0
+
+
+async def _own_name(client: Client, name: str) -> str:
+    uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
+    if not uri.lower().startswith(own.PREFIX):
+        raise FleetError(f"{name} is no queue of our own ({own.PREFIX}NAME): purge it with its broker's own tools")
+    return own.name_of(uri)
+
+
+commands = (queue,)

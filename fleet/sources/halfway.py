@@ -1,0 +1,28 @@
+"""What a publisher says of each message when its queue goes away in the middle of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from fleet.errors import SourceError, SourceUnavailable
+from fleet.sources.base import NotSent, Unsure
+
+
+def told_half_way(
+    refusals: Sequence[str | None], *, accepted: Collection[int], under_way: Collection[int], error: SourceError
+) -> list[str | None]:
+    """What is known of each place. Raises the error where nothing was accepted: then it is all there is to say."""
+    if not accepted:
+        raise error
+
+    def why(place: int) -> str | None:
+        if place in accepted:
+            return None
+        if refusals[place] is not None:
+            return refusals[place]
+        if place not in under_way:
+            return NotSent(f"not sent: {error}")
+        # A queue that answered with a no has not taken it.
+        return Unsure(f"it may not have been accepted: {error}") if isinstance(error, SourceUnavailable) else str(error)
+
+    return [why(place) for place in range(len(refusals))]
