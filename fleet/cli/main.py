@@ -21,6 +21,7 @@ from fleet.cli import (
     pool,
     processes,
     produce,
+    report,
     server,
     warnings,
 )
@@ -41,8 +42,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, feed, look, explain, pool, group, dead, warnings, config, breakers,
-    check,
+    processes, server, produce, jobs, events, feed, report, look, explain, pool, group, dead, warnings, config,
+    breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:
