@@ -37,7 +37,10 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 
 class Spark:
-    def __init__(self, *, master: str, shards: int, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, master: str, shards: int, options: Mapping[str, str] | None = None, name: str = "fleet-feed"
+    ) -> None:
+        self._name = name
         self._master = master
         self._settings = {
             **QUIET,
@@ -61,7 +64,7 @@ class Spark:
     def _open(self) -> SparkSession:
         _show_executors_our_code()
         on_interrupt = signal.getsignal(signal.SIGINT)
-        builder = SparkSession.builder.appName("fleet-feed").master(self._master)
+        builder = SparkSession.builder.appName(self._name).master(self._master)
         with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
             logging.write(_LOGGING)
             logging.flush()

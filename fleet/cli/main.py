@@ -22,6 +22,7 @@ from fleet.cli import (
     processes,
     produce,
     queue,
+    report,
     server,
     warnings,
 )
@@ -42,8 +43,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, feed, look, explain, pool, queue, group, dead, warnings, config, breakers,
-    check,
+    processes, server, produce, jobs, events, feed, report, look, explain, pool, queue, group, dead, warnings, config,
+    breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

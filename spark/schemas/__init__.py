@@ -1,5 +1,27 @@
 """What every table looks like to Spark: the columns that the pipeline reads, by name and type."""
 
-from spark.schemas.tables import CLAIMS, EVENTS, JOBS, PUBLISHED, SUBSCRIPTIONS, TO_PUBLISH, UNDER_WAY
+from spark.schemas.tables import (
+    ATTEMPTS,
+    CLAIMS,
+    EVENTS,
+    JOBS,
+    JOURNAL,
+    PUBLISHED,
+    SUBSCRIPTIONS,
+    TO_PUBLISH,
+    TOLD_JOBS,
+    UNDER_WAY,
+)
 
-__all__ = ["CLAIMS", "EVENTS", "JOBS", "PUBLISHED", "SUBSCRIPTIONS", "TO_PUBLISH", "UNDER_WAY"]
+__all__ = [
+    "ATTEMPTS",
+    "CLAIMS",
+    "EVENTS",
+    "JOBS",
+    "JOURNAL",
+    "PUBLISHED",
+    "SUBSCRIPTIONS",
+    "TOLD_JOBS",
+    "TO_PUBLISH",
+    "UNDER_WAY",
+]

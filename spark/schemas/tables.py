@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 
-def _column(name: str, kind: StringType | LongType | IntegerType, *, nullable: bool = False) -> StructField:
+def _column(
+    name: str, kind: StringType | LongType | IntegerType | DoubleType, *, nullable: bool = False
+) -> StructField:
     return StructField(name, kind, nullable)
 
 
@@ -77,3 +79,41 @@ PUBLISHED = StructType(
     ]
 )
 """What an executor says of a batch: how many it appended, how many were there already, or which job never can be."""
+
+ATTEMPTS = StructType(
+    [
+        _column("id", StringType()),
+        _column("attempt", IntegerType()),
+        _column("started_ms", LongType()),
+        _column("ended_ms", LongType()),
+        _column("outcome", StringType()),
+        _column("error", StringType(), nullable=True),
+        _column("target_url", StringType()),
+        _column("message_group", StringType(), nullable=True),
+        _column("pool", StringType()),
+    ]
+)
+"""Deliveries of jobs, as the server recorded them; `id` is the job's."""
+
+TOLD_JOBS = StructType(
+    [
+        *(field for field in JOBS.fields if field.name not in ("expires_ms", "attempt")),
+        _column("pool", StringType()),
+        _column("target_url", StringType()),
+    ]
+)
+"""What a report tells of jobs."""
+
+JOURNAL = StructType(
+    [
+        _column("kind", StringType(), nullable=True),
+        _column("id", StringType(), nullable=True),
+        _column("group", StringType(), nullable=True),
+        _column("epoch", LongType(), nullable=True),
+        _column("seq", LongType(), nullable=True),
+        _column("status", IntegerType(), nullable=True),
+        _column("t", DoubleType(), nullable=True),
+        _column("journal", StringType(), nullable=True),
+    ]
+)
+"""Records of `fleet/journal.py`, and which file each is from."""

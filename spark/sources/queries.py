@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 from sqlalchemy import Select, and_, case, func, or_, select
 
-from fleet.jobs.schema import claims, dispatch_jobs, events, subscriptions
+from fleet.jobs.schema import claims, dispatch_attempts, dispatch_jobs, events, subscriptions
 from spark import schemas
 from spark.transforms.plan import IMMEDIATE
 
@@ -105,6 +105,28 @@ def all_subscriptions() -> Select[Any]:
     return select(s.name, s.pattern, s.target_url, s.mode, s.pool).where(s.enabled != 0)
 
 
+def told_attempts(*, since_ms: int) -> Select[Any]:
+    """Attempts of a job that was delivered since then, also its earlier ones: which was the first is to be known."""
+    a = dispatch_attempts.c
+    columns = (
+        a.job_id, a.attempt, a.started_ms, a.ended_ms, a.outcome, a.error, a.target_url,
+        a.msg_group.label("message_group"), a.pool,
+    )  # fmt: skip
+    return select(*columns).where(a.job_id.in_(_delivered_since(since_ms))) if since_ms else select(*columns)
+
+
+def told_jobs(*, since_ms: int) -> Select[Any]:
+    columns = (
+        _J.id, _GROUP, _J.mode, _J.status, _J.sequence, _J.created_ms, _J.scheduled_ms, _J.pool, _J.target_url
+    )  # fmt: skip
+    touched = or_(_J.created_ms >= since_ms, _J.id.in_(_delivered_since(since_ms)))
+    return select(*columns).where(touched) if since_ms else select(*columns)
+
+
+def _delivered_since(since_ms: int) -> Any:
+    return select(dispatch_attempts.c.job_id).where(dispatch_attempts.c.started_ms >= since_ms).scalar_subquery()
+
+
 QUESTIONS: Mapping[str, tuple[StructType, Callable[..., Select[Any]]]] = {
     "to_plan": (schemas.JOBS, to_plan),
     "under_way": (schemas.UNDER_WAY, under_way),
@@ -112,4 +134,6 @@ QUESTIONS: Mapping[str, tuple[StructType, Callable[..., Select[Any]]]] = {
     "events_of_batch": (schemas.EVENTS, events_of_batch),
     "past_events": (schemas.EVENTS, past_events),
     "subscriptions": (schemas.SUBSCRIPTIONS, all_subscriptions),
+    "told_attempts": (schemas.ATTEMPTS, told_attempts),
+    "told_jobs": (schemas.TOLD_JOBS, told_jobs),
 }

@@ -1,0 +1,23 @@
+"""Journals as a Spark table. The files must be where the executors are: here, or in a folder that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark import schemas
+
+_IN_FILE = [field for field in schemas.JOURNAL.fields if field.name != "journal"]
+
+
+def journals(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """Every record with its file. What is no record is left out: a writer that was killed leaves half a line."""
+    if not paths:
+        return spark.createDataFrame([], schemas.JOURNAL)
+    schema = type(schemas.JOURNAL)(_IN_FILE)
+    read = spark.read.schema(schema).json([path.absolute().as_uri() for path in paths])
+    whole = F.col("kind").isin("sent", "start", "end") & F.col("id").isNotNull() & F.col("t").isNotNull()
+    return read.withColumn("journal", F.input_file_name()).filter(whole)
