@@ -9,25 +9,27 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleet.errors import Fenced, FleetError, InvalidConfig
 from fleet.jobs.app_key import app_key
-from fleet.jobs.store import open_store
+from fleet.jobs.store import JobStore, open_store
 from fleet.nouns import number
 from fleet.settings import Settings
+from spark.cluster import is_local, submitted
 from spark.jobs import dispatch, fan_out
 from spark.jobs.dispatch import Done
 from spark.jobs.recover import Recovered, recover
 from spark.jobs.setup import Setup
 from spark.line import Line
+from spark.progress import Progress, Say
 from spark.session import Spark
 from spark.sources.publish import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
-Say = Callable[[str], None]
 
 
 @dataclass
@@ -68,13 +70,28 @@ class Totals:
                 parts.append(f"{count} {what}")
         return ", ".join([*parts, *([self.held_back] if self.held_back else [])])
 
+    def document(self) -> dict[str, Any]:
+        return {
+            "events": self.events,
+            "jobs": self.jobs,
+            "epochs": self.epochs,
+            "published": self.sent,
+            "inQueueAlready": self.seen,
+            "queued": self.queued,
+            "refused": self.refused,
+            "expired": self.expired,
+            "recovered": self.recovered,
+            "heldBack": self.held_back or None,
+        }
+
 
 class Feed:
     """One driver. Everything it does, it does while it leads."""
 
-    def __init__(self, *, setup: Setup, say: Say) -> None:
+    def __init__(self, *, setup: Setup, say: Say, show: Say | None = None) -> None:
         self.setup = setup
         self.totals = Totals()
+        self.progress = Progress(say=say, show=show)
         self._say = say
 
     def begin(self) -> None:
@@ -82,8 +99,9 @@ class Feed:
         setup = self.setup
         setup.ledger.begin(fence=setup.line.fence, now_ms=setup.now_ms())
         setup.line.shut_others_out(setup.to.uri)
+        began_s = time.monotonic()
         for done in dispatch.unfinished(setup):
-            self._tell(done)
+            self._tell(done, began_s=began_s)
 
     def once(self, *, wait_for_room: bool = False) -> Totals:
         """Everything that is due, as far as the groups and the queue's room let it."""
@@ -93,6 +111,7 @@ class Feed:
             time.sleep(self.setup.feed.poll_interval_s)
             while self.step():
                 continue
+        self.progress.flush()
         return self.totals
 
     def step(self) -> bool:
@@ -100,6 +119,7 @@ class Feed:
         setup = self.setup
         events = jobs = 0
         if fan_out.waiting(setup.engine):
+            self.progress.step("making jobs of events")
             events, jobs = fan_out.fan_out(setup)
             self.totals.events += events
             self.totals.jobs += jobs
@@ -111,11 +131,18 @@ class Feed:
         room = dispatch.room(setup)
         if room == 0:
             self.totals.held_back = f"{due} wait for room in the queue"
+            self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for room in the queue")
             return bool(events)
-        done = dispatch.next_epoch(setup, most=min(room, setup.feed.batch_size))
-        if done is None:
+        self.progress.step("starting Spark")
+        _ = setup.spark.session  # its start is none of an epoch's time
+        began_s = time.monotonic()
+        self.progress.step(f"planning, {due:,} are due")
+        epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size))
+        if epoch is None:
+            self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)
-        self._tell(done, due=due, lag_ms=lag_ms)
+        self.progress.step(f"epoch {epoch.number}: publishing {epoch.jobs:,}")
+        self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
@@ -147,8 +174,10 @@ class Feed:
             except Fenced as lost:
                 self._say(str(lost))
             except FleetError as error:
+                self.progress.flush()
                 self._say(f"{error}; trying again in {_PAUSE_AFTER_TROUBLE_S:g} s")
                 stopping.wait(_PAUSE_AFTER_TROUBLE_S)
+        self.progress.flush()
 
     def _lead(self, stopping: threading.Event) -> None:
         feed = self.setup.feed
@@ -161,35 +190,53 @@ class Feed:
                     self._say(f"recovered {found.lost} lost jobs, {found.reset} go again")
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
             if not self.step():
+                self.progress.rest()
                 # Also says that we are alive: a lease that nobody uses is given up.
                 _ = self.setup.line.fence
                 stopping.wait(feed.poll_interval_s)
 
-    def _tell(self, done: Done, *, due: int = 0, lag_ms: int = 0) -> None:
+    def _tell(self, done: Done, *, began_s: float, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)
-        left = max(0, due - done.claimed)
-        self._say(
-            f"epoch {done.epoch}: {done.claimed} claimed, {done.sent} published, {done.marked} queued, "
-            f"{left} left, lag {lag_ms / 1000:.1f} s"
+        self.progress.epoch(
+            done.epoch,
+            jobs=done.sent + done.seen,
+            took_s=time.monotonic() - began_s,
+            waiting=max(0, due - done.claimed),
+            lag_s=lag_ms / 1000,
         )
 
 
 @contextmanager
-def opened(settings: Settings, *, master: str, say: Say, options: Mapping[str, str] | None = None) -> Iterator[Feed]:
-    """Everything a driver needs."""
+def opened(
+    settings: Settings, *, master: str, say: Say, show: Say | None = None, options: Mapping[str, str] | None = None
+) -> Iterator[Feed]:
+    """Everything a driver needs. `say`: a line that stays; `show`: one that the next replaces, for who looks on."""
     feed = settings.feed
     if not feed.enabled:
         raise InvalidConfig("the feed is switched off: [feed] enabled")
     store = open_store(settings)
     line = Line(redis_url=settings.redis.url, sqs_endpoint=settings.sqs.endpoint_override, ttl_ms=settings.lease.ttl_ms)
-    spark = Spark(master=master, shards=feed.shards, options=options)
+    spark = Spark(master=master, shards=feed.shards, options=options, pack_into=settings.data_dir / "cluster")
     try:
+        _refuse_what_only_this_machine_has(settings, spark, store)
+        if submitted():
+            # Managers of clusters take an application without a session for one that failed.
+            _ = spark.session
         with line:
             to = destination(settings, driver_pid=os.getpid())
-            yield Feed(setup=Setup(spark=spark, engine=store.engine, line=line, feed=feed, to=to), say=say)
+            yield Feed(setup=Setup(spark=spark, engine=store.engine, line=line, feed=feed, to=to), say=say, show=show)
     finally:
         spark.close()
         store.close()
+
+
+def _refuse_what_only_this_machine_has(settings: Settings, spark: Spark, store: JobStore) -> None:
+    if is_local(spark.master):
+        return
+    if store.engine.dialect.name == "sqlite":
+        raise InvalidConfig(f"executors at {spark.master} see no file of this machine: [database] url, postgresql://…")
+    if settings.redis.url.startswith("unix:"):
+        raise InvalidConfig(f"executors at {spark.master} see no socket of this machine: [redis] url, redis://…")
 
 
 def destination(settings: Settings, *, driver_pid: int = 0) -> Destination:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from fleet.errors import FleetError
+from spark.cluster import Shipping, is_local, show_python_our_code, submitted
 from spark.sources.store import StoreSource
 
-QUIET: Mapping[str, str] = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+FITTED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Plans are small and many: what AQE learns of one is of no use for the next, and it costs each.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+QUIET: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+"""For a command; what is submitted has a page and a log like everything else on its cluster."""
 LOCAL: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Nobody else has to reach a driver whose executors are threads of it."""
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+# Who waits for executors that do not come has to know it.
+logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
+logger.scheduler.level = warn
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -37,17 +46,27 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 
 class Spark:
+    """`pack_into`: where the files are made that executors on other machines need. spark-submit brings its own."""
+
     def __init__(
-        self, *, master: str, shards: int, options: Mapping[str, str] | None = None, name: str = "fleet-feed"
+        self,
+        *,
+        master: str,
+        shards: int,
+        options: Mapping[str, str] | None = None,
+        name: str = "fleet-feed",
+        pack_into: Path | None = None,
     ) -> None:
         self._name = name
-        self._master = master
+        self.master = str(SparkConf().get("spark.master")) if submitted() else master
         self._settings = {
-            **QUIET,
-            **(LOCAL if master.startswith("local") else {}),
+            **FITTED,
+            **({} if submitted() else QUIET),
+            **(LOCAL if is_local(self.master) else {}),
             "spark.sql.shuffle.partitions": str(shards),
             **(options or {}),
         }
+        self._pack_into = pack_into
         self._session: SparkSession | None = None
 
     @property
@@ -62,28 +81,44 @@ class Spark:
             session.stop()
 
     def _open(self) -> SparkSession:
-        _show_executors_our_code()
         on_interrupt = signal.getsignal(signal.SIGINT)
-        builder = SparkSession.builder.appName(self._name).master(self._master)
-        with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
-            logging.write(_LOGGING)
-            logging.flush()
-            given = self._settings.get("spark.driver.extraJavaOptions", "")
-            quiet = f"-Dlog4j2.configurationFile=file:{logging.name} {given}".strip()
-            for name, value in {**self._settings, "spark.driver.extraJavaOptions": quiet}.items():
-                builder = builder.config(name, value)
-            session = builder.getOrCreate()
+        try:
+            session = self._open_submitted() if submitted() else self._open_own()
+        except (Py4JError, PySparkException) as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            told = [line.partition(": ")[2] for line in lines if line.startswith(": ")] or lines
+            raise FleetError(f"no Spark at {self.master}: {told[0][:500] if told else type(error).__name__}") from error
         session.dataSource.register(StoreSource)
         if threading.current_thread() is threading.main_thread():
             # PySpark takes Ctrl-C for itself, and would cancel an epoch in the middle.
             signal.signal(signal.SIGINT, on_interrupt)
         return session
 
+    def _open_submitted(self) -> SparkSession:
+        given = SparkConf()
+        builder = SparkSession.builder
+        for name, value in {"spark.app.name": self._name, **self._settings}.items():
+            # What was said to spark-submit counts; but an hour of ours is one of UTC everywhere.
+            if name == "spark.sql.session.timeZone" or not given.contains(name):
+                builder = builder.config(name, value)
+        return builder.getOrCreate()
 
-def _show_executors_our_code() -> None:
-    """PySpark looks for both in the environment alone, and starts its JVM with it."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    ours = str(Path(__file__).parents[1])
-    path = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
-    if ours not in path:
-        os.environ["PYTHONPATH"] = os.pathsep.join([ours, *path])
+    def _open_own(self) -> SparkSession:
+        show_python_our_code()
+        shipping = None
+        settings = dict(self._settings)
+        if self._pack_into is not None and not is_local(self.master):
+            shipping = Shipping(directory=self._pack_into)
+            settings = {**shipping.prepare(), **settings}
+        builder = SparkSession.builder.appName(self._name).master(self.master)
+        with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
+            logging.write(_LOGGING)
+            logging.flush()
+            given = settings.get("spark.driver.extraJavaOptions", "")
+            quiet = f"-Dlog4j2.configurationFile=file:{logging.name} {given}".strip()
+            for name, value in {**settings, "spark.driver.extraJavaOptions": quiet}.items():
+                builder = builder.config(name, value)
+            session = builder.getOrCreate()
+        if shipping is not None:
+            shipping.send(session.sparkContext)
+        return session

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fleet import failpoint
-from fleet.cli.base import Command, Group, become, example, settings_of, settings_without_redis
+from fleet.cli.base import Command, Group, become, example, json_option, settings_of, settings_without_redis
+from fleet.cli.screen import Screen
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.store import open_store
 from fleet.settings import Settings
+
+if TYPE_CHECKING:
+    from spark.feed import Feed, Totals
 
 
 @click.group(cls=Group, epilog=example("fleet feed once", "fleet feed run --master 'local[2]'"))
@@ -35,21 +43,23 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @feed.command(cls=Command, epilog=example("fleet feed once", "fleet feed once --queue sqlite:///queue.db?queue=jobs"))
 @_options
 @click.option("--quiet", is_flag=True, help="Only the last line.")
+@json_option
 @click.pass_context
-def once(context: click.Context, master: str | None, queue: str | None, quiet: bool) -> int:
+def once(context: click.Context, master: str | None, queue: str | None, quiet: bool, as_json: bool) -> int:
     """Publish everything that is due, then end with one line of counts."""
     settings = _settings(context, master, queue)
-    with _feed(settings, quiet=quiet) as driver:
+    with _feed(settings, quiet=quiet) as (driver, screen):
         driver.setup.line.lead()
         driver.begin()
-        click.echo(driver.once().line())
+        _end(screen, driver.once(), as_json)
     return 0
 
 
 @feed.command(cls=Command, epilog=example("fleet feed run --master spark://spark:7077"))
 @_options
+@json_option
 @click.pass_context
-def run(context: click.Context, master: str | None, queue: str | None) -> int:
+def run(context: click.Context, master: str | None, queue: str | None, as_json: bool) -> int:
     """Publish what falls due, until Ctrl-C.
 
     Any number may run: one leads, the others stand by and publish nothing.
@@ -59,9 +69,9 @@ def run(context: click.Context, master: str | None, queue: str | None) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with _feed(settings) as driver:
+    with _feed(settings) as (driver, screen):
         driver.run(stopping)
-        click.echo(driver.totals.line())
+        _end(screen, driver.totals, as_json)
     return 0
 
 
@@ -75,7 +85,7 @@ def recover(context: click.Context, master: str | None, queue: str | None) -> in
     queue. `fleet feed run` does this by itself.
     """
     settings = _settings(context, master, queue)
-    with _feed(settings) as driver:
+    with _feed(settings) as (driver, _):
         driver.setup.line.lead()
         driver.begin()
         found = driver.recover()
@@ -91,6 +101,7 @@ def recover(context: click.Context, master: str | None, queue: str | None) -> in
 @click.option("--batch-size", type=click.IntRange(1), help="Jobs in an epoch; default: all there is room for.")
 @click.option("--subscription", metavar="NAME", help="First make its jobs of events that came before it.")
 @click.option("--days", type=click.FloatRange(0), help="With --subscription: only events this young.")
+@json_option
 @click.pass_context
 def backfill(
     context: click.Context,
@@ -99,19 +110,20 @@ def backfill(
     batch_size: int | None,
     subscription: str | None,
     days: float | None,
+    as_json: bool,
 ) -> int:
     """Publish a large backlog in large epochs, and wait for room where the queue is full."""
     if days is not None and subscription is None:
         raise click.UsageError("--days goes with --subscription.", context)
     settings = _settings(context, master, queue)
     settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
-    with _feed(settings) as driver:
+    with _feed(settings) as (driver, screen):
         driver.setup.line.lead()
         driver.begin()
         if subscription is not None:
             since_ms = 0 if days is None else time.time_ns() // 1_000_000 - int(days * 86_400_000)
             driver.look_back(subscription, since_ms=since_ms)
-        click.echo(driver.once(wait_for_room=True).line())
+        _end(screen, driver.once(wait_for_room=True), as_json)
     return 0
 
 
@@ -134,20 +146,55 @@ def explain(context: click.Context, job: str) -> int:
     return 0
 
 
+@feed.command(cls=Command, epilog=example("fleet feed pack --out cluster"))
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder for the files."
+)
+def pack(out: Path) -> int:
+    """Make the files that spark-submit gives to a cluster: our code, the packages it needs, the job.
+
+    The packages are those that are installed here, less PySpark. They fit one minor version of Python and one kind of
+    machine, which environment.txt names. What has not changed is not made again.
+    """
+    from spark.pack import pack as packed
+
+    done = packed(out)
+    for file in (done.code, done.environment, done.job, done.listing):
+        click.echo(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
+    click.echo(f"for {done.fits}" + ("" if done.is_new else "; the packages were there already"))
+    return 0
+
+
 commands = (feed,)
 
 
 def _settings(context: click.Context, master: str | None, queue: str | None) -> Settings:
     settings = settings_of(context)
     failpoint.arm_if(settings.failpoint)
+    if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise click.UsageError("--master is for spark-submit to know, before fleet_job.py.", context)
     chosen = replace(settings.feed, master=master or settings.feed.master, queue_url=queue or settings.feed.queue_url)
     return replace(settings, feed=chosen)
 
 
-def _feed(settings: Settings, *, quiet: bool = False) -> Any:
+@contextmanager
+def _feed(settings: Settings, *, quiet: bool = False) -> Iterator[tuple[Feed, Screen]]:
     try:
         from spark.feed import opened
     except ImportError as error:
         raise InvalidConfig(f"the feed needs Spark: install fleet[spark] ({error})") from error
-    say: Callable[[str], None] = (lambda _: None) if quiet else (lambda text: click.echo(text, err=True))
-    return opened(settings, master=settings.feed.master, say=say)
+    screen = Screen(quiet=quiet)
+    try:
+        with opened(settings, master=settings.feed.master, say=screen.say, show=screen.show) as driver:
+            yield driver, screen
+    finally:
+        screen.clear()
+
+
+def _end(screen: Screen, totals: Totals, as_json: bool) -> None:
+    screen.clear()
+    if as_json:
+        # One line, whatever came before it: what a log ends with can be read by a program.
+        click.echo(json.dumps(totals.document(), ensure_ascii=False))
+    else:
+        click.echo(totals.line())

@@ -45,13 +45,8 @@ def room(setup: Setup) -> int:
     return max(0, setup.feed.max_depth - depth)
 
 
-def next_epoch(setup: Setup, *, most: int) -> Done | None:
-    """None: nothing is due that its group does not hold."""
-    frozen = freeze(setup, most=most)
-    return None if frozen is None else finish(setup, frozen)
-
-
 def freeze(setup: Setup, *, most: int) -> Epoch | None:
+    """The next epoch. None: nothing is due that its group does not hold."""
     fence, now_ms, feed = setup.line.fence, setup.now_ms(), setup.feed
     jobs = setup.ask("to_plan", now_ms=now_ms, window=feed.window)
     planned = plan(jobs, now_ms=now_ms, limits=Limits(window=feed.window, room=most, shards=feed.shards))

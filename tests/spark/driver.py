@@ -163,10 +163,10 @@ class Ground:
             code = victim.wait(PATIENCE_S)
             assert code == -signal.SIGKILL, f"ended with {code}: {log.read_text(errors='replace')[-2000:]}"
         finally:
-            _end_session(victim.pid)
+            end_session(victim.pid)
 
 
-def _end_session(leader: int) -> None:
+def end_session(leader: int) -> None:
     """What a dead driver leaves behind: its JVM ends by itself when it misses it; no test waits for that."""
     left = [one for one in psutil.process_iter() if _session_of(one.pid) == leader]
     for one in left:

@@ -1,0 +1,57 @@
+"""Where Spark runs: threads of this process, a cluster that we ask for, or one that spark-submit has asked for us."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from spark import pack
+
+_HERE = Path(__file__).parents[1]
+
+
+def submitted() -> bool:
+    """Started by spark-submit: its master, its settings and what it ships count."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_local(master: str) -> bool:
+    """On this machine alone: what it has, executors have."""
+    return master.startswith("local")
+
+
+class Shipping:
+    """What makes executors on other machines able to run our code, when nobody has seen to it."""
+
+    def __init__(self, *, directory: Path) -> None:
+        self._directory = directory
+        # A Python that somebody has chosen for them has what it needs.
+        self._with_environment = "PYSPARK_PYTHON" not in os.environ
+
+    def prepare(self) -> Mapping[str, str]:
+        """Before the session: options for it. PySpark looks for its Python in the environment alone."""
+        if not self._with_environment:
+            return {}
+        # A name and no path: the driver's JVM and every executor look for it in a PATH of their own.
+        os.environ["PYSPARK_PYTHON"] = pack.PYTHON
+        beside_us = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([beside_us, os.environ.get("PATH", os.defpath)])
+        return {"spark.executorEnv.PYTHONPATH": f"environment/{pack.PACKAGES}"}
+
+    def send(self, context: SparkContext) -> None:
+        packed = pack.pack(self._directory)
+        context.addPyFile(str(packed.code))
+        if self._with_environment:
+            context.addArchive(f"{packed.environment}#environment")
+
+
+def show_python_our_code() -> None:
+    """Python that a JVM of ours starts: the same as this one, and it finds what this one finds."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    path = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
+    if str(_HERE) not in path:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_HERE), *path])
