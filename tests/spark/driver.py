@@ -63,11 +63,20 @@ class Ground:
 
     # Jobs -----------------------------------------------------------------------------------------
 
-    def add(self, count: int, *, groups: int, modes: Sequence[Any] = ("NEXT_ON_ERROR",), **fields: Any) -> list[str]:
-        """`count` jobs, dealt out to the groups; all of a group have one mode."""
+    def add(
+        self,
+        count: int,
+        *,
+        groups: int,
+        modes: Sequence[Any] = ("NEXT_ON_ERROR",),
+        group: str = "g",
+        target_url: str = "http://127.0.0.1/",
+        **fields: Any,
+    ) -> list[str]:
+        """`count` jobs, dealt out to the groups g0, g1 …; all of a group have one mode."""
         jobs = [
             NewJob(
-                target_url="http://127.0.0.1/", payload="{}", msg_group=f"g{number % groups}" if groups else None,
+                target_url=target_url, payload="{}", msg_group=f"{group}{number % groups}" if groups else None,
                 mode=modes[(number % max(groups, 1)) % len(modes)], **fields,
             )
             for number in range(count)

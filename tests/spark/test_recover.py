@@ -72,7 +72,7 @@ def test_a_lost_job_comes_back_in_its_place(ground: Ground) -> None:
     with ground.leading() as feed:
         feed.once()
         ground.set_all([first], queued_ms=1)
-        asyncio.run(_lose_the_oldest(ground))
+        asyncio.run(lose_the_oldest(ground))
         assert feed.recover() == Recovered(1, 5)
         feed.once()
     attempts = [(body["id"], body["mediationTarget"][-1]) for body, _ in ground.drain()]
@@ -93,7 +93,7 @@ def test_what_a_router_has_in_hand_is_not_lost(ground: Ground) -> None:
     assert found == {first: ("QUEUED", 1), second: ("PENDING", 2)}
 
 
-async def _lose_the_oldest(ground: Ground) -> None:
+async def lose_the_oldest(ground: Ground) -> None:
     async with connected(ground.redis.url) as client:
         queue = OwnQueue(client, QUEUE)
         (oldest,), _ = await queue.receive(1, visibility_ms=1000)
