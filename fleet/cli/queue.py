@@ -9,6 +9,7 @@ from fleet.cli.base import Group, ask, example, json_option
 from fleet.cli.pool import fleet_of
 from fleet.cli.table import show_json
 from fleet.errors import FleetError
+from fleet.nouns import number
 from fleet.send import uri_of_queue
 from fleet.sources import own
 from fleet.state.connect import Client
@@ -40,11 +41,11 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
 
     count = ask(change())
     if not yes:
-        raise click.UsageError(f"{count} messages of {name} would be gone for good; add --yes.", context)
+        raise click.UsageError(f"{number(count, 'message')} of {name} would be gone for good; add --yes.", context)
     if as_json:
         show_json({"queue": name, "purged": count})
     else:
-        click.echo("1 message is gone." if count == 1 else f"{count} messages are gone.")
+        click.echo(f"{number(count, 'message is', 'messages are')} gone.")
     return 0
 
 

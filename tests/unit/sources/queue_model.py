@@ -113,7 +113,8 @@ class Run:
         for place in range(1 + a % 6):
             self.sent += 1
             one = Outgoing(
-                id="x",
+                # Of its own: without a dedup id it stands for one.
+                id=f"m{self.sent}",
                 body=b"%d" % self.sent + b" " * (5_000 if b == 7 else 0),
                 group=[None, "a", "b", "c"][(a + place * b) % 4],
                 dedup_id=f"{b % 7}" if b % 3 == 0 else None,
