@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.moto_server import MotoServer, aws_settings, running_moto
@@ -19,6 +20,10 @@ from tests.servers import (
     running_redis_cluster,
     running_sink,
 )
+
+# What a made-up case takes says how busy the machine is, not whether it holds.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")
