@@ -16,6 +16,7 @@ from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.metrics import Histograms
+from fleet.nouns import number
 from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Unreachable
 from fleet.process import Life
 from fleet.signatures import Signatures
@@ -36,7 +37,6 @@ log = logging.getLogger("fleet.worker")
 SWEEP_S = 60.0
 """Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
 thousand idle pools cost some seventeen calls a second."""
-STOP_WITHIN_S = 30.0
 CALLS_AT_ONCE = 16
 """To Redis, over all pools: each is a connection, and a thousand pools are woken at once when signals were missed."""
 
@@ -56,6 +56,7 @@ class Worker:
         timeout_ms: int,
         forbids_url: Callable[[str], bool],
         max_in_flight: int,
+        stop_within_s: float,
         pool_globs: Sequence[str] = ("*",),
     ) -> None:
         self.name = name
@@ -66,6 +67,7 @@ class Worker:
         self._ttl_ms = ttl_ms
         self._globs = tuple(pool_globs)
         self._seats_free = max_in_flight
+        self._stop_within_s = stop_within_s
         self._standing: dict[PoolLink, None] = {}
         """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
@@ -150,13 +152,14 @@ class Worker:
                     link.end(lease)
             link.poke()
         try:
-            async with asyncio.timeout(STOP_WITHIN_S):
+            async with asyncio.timeout(self._stop_within_s):
                 # Once in a life: simpler than an event for each of the reasons to wait.
                 while self._reporter.busy or any(link.busy for link in self._links.values()):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
             held = sum(len(link.leases) for link in self._links.values())
-            log.warning("stopped with %d deliveries unfinished; their leases lapse by themselves", held)
+            unfinished = number(held, "delivery", "deliveries")
+            log.warning("stopped with %s unfinished; what it leased lapses by itself", unfinished)
 
     def describe(self) -> dict[str, Any]:
         """What the heartbeat says of us."""
