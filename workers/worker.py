@@ -29,8 +29,9 @@ from fleet.state.signals import Signals
 from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate
-from workers.mediate import Mediator
+from workers.mediate import ATTEMPTS, Mediator
 from workers.settle import Reporter, name_of, settle
+from workers.under_way import slow_deliveries
 
 log = logging.getLogger("fleet.worker")
 
@@ -65,6 +66,7 @@ class Worker:
         self._life = life
         self._alarms = alarms
         self._ttl_ms = ttl_ms
+        self._timeout_ms = timeout_ms
         self._globs = tuple(pool_globs)
         self._seats_free = max_in_flight
         self._stop_within_s = stop_within_s
@@ -163,7 +165,16 @@ class Worker:
 
     def describe(self) -> dict[str, Any]:
         """What the heartbeat says of us."""
+        slow = slow_deliveries(
+            (lease for link in self._links.values() for lease in link.leases.values()),
+            boot_ms=self._clock.boot_ms(),
+            wall_ms=self._clock.wall_ms(),
+            timeout_ms=self._timeout_ms,
+            attempts=ATTEMPTS,
+        )
         return {
+            "deliveries": slow,
+            "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
             "inFlight": sum(len(link.leases) for link in self._links.values()),
             "redisAvailable": self._away is None,

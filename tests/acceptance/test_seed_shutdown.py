@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from tests.acceptance.numbers import NEVER, House, a_house, a_told_endpoint, best_of, message
 from tests.stage import Member, until
 
@@ -23,6 +25,20 @@ def _owner(house: House) -> str:
 
 def _member(house: House, name: str) -> Member:
     return next(m for m in house.coordinators() if f"-{m.process.pid}-" in name)
+
+
+def _deliveries_told(house: House) -> list[dict[str, Any]]:
+    """What the workers say of deliveries that take long, once they do."""
+    found: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        with house.client() as client:
+            records = [json.loads(body) for body in client.hvals(FleetKeys.processes)]
+        found[:] = [delivery for record in records for delivery in record.get("deliveries", ())]
+        return bool(found)
+
+    until(told, 20, house.logs, every_s=0.1)
+    return found
 
 
 def test_a_worker_that_is_stopped_finishes_its_requests_and_settles_them(tmp_path: Path) -> None:
@@ -57,6 +73,9 @@ def test_a_worker_that_is_stopped_waits_so_long_for_an_endpoint_that_hangs_and_n
         house.settle_in()
         (worker,) = house.crew(FLEET_WORKER_STOP_WITHIN_S=configured)
         until(lambda: endpoint.ids() == ["m1"], 20, house.logs)
+        (told,) = _deliveries_told(house)
+        assert (told["messageId"], told["attempt"], told["until"] - told["began"]) == ("m1", 1, 900_000)
+        assert abs(told["began"] - endpoint.seen[0][1]) < 2_000
         began = time.monotonic()
         worker.send(signal.SIGTERM)
         assert worker.process.wait(limit_s + 15) == 0
