@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from fleet import dead, explain_source
+from fleet import dead, explain_delivery, explain_source
 from fleet.config import RouterConfig, shown_uri
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_GROUP
@@ -149,13 +149,10 @@ class Explainer:
             details.append(f"Message {view.head.message_id} failed {_times(view.head.tries)} in place.")
         match view.state:
             case "leased":
-                details.append(f"Worker {view.worker} delivers it under epoch {view.epoch}.")
-                details.append(
-                    f"Its lease ends {at(view.until_ms or 0)}, and is renewed for as long as the request lasts."
-                )
-                waits_for = f"its endpoint to answer worker {view.worker}, or the HTTP timeout of that worker"
-                # When that is only the worker knows; the lease's end would be a time at which nothing happens.
-                return Explanation(subject, "PROCESSING", waits_for, None, details)
+                registry = Registry(self.client, now_ms=self.now_ms)
+                now_ms = int(self.now_ms or await registry.clock_ms())
+                processes = await registry.processes()
+                return explain_delivery.processing(subject, code, view, details, processes=processes, now_ms=now_ms)
             case "lapsed":
                 details.append(f"Worker {view.worker} (epoch {view.epoch}) has not renewed its lease.")
                 explained = await self._claimable(subject, code, pool, details)

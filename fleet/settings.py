@@ -76,6 +76,8 @@ class SqsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     max_in_flight: int = _setting(512, least=1)
+    stop_within_s: float = _setting(30.0, least=0)
+    """How long a worker that is told to stop waits for what it delivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

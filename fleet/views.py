@@ -187,9 +187,11 @@ async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> DepthNow:
 
 def queue_json(queue: QueueNow) -> dict[str, Any]:
     counts, view = queue.view.counts, queue.view
+    # What became of a message, or is under way, was taken, even if who took it was killed before it could say so.
+    known = counts["acked"] + counts["nacked"] + counts["refused"] + counts["malformed"] + view.tracked
     return {
         "name": view.name,
-        "totalMessages": counts["received"],
+        "totalMessages": max(counts["received"], known),
         "totalConsumed": counts["acked"],
         "totalFailed": counts["nacked"],
         "successRate": _rate(counts["acked"], counts["nacked"]),

@@ -43,6 +43,7 @@ class GroupLease:
     __slots__ = (
         "at",
         "attempt",
+        "began_ms",
         "deadline_ms",
         "entries",
         "epoch",
@@ -50,6 +51,7 @@ class GroupLease:
         "link",
         "on_stop",
         "probed_since_ms",
+        "resumes_ms",
         "retry",
         "transfer",
         "yielding",
@@ -63,6 +65,9 @@ class GroupLease:
         self.deadline_ms = deadline_ms
         self.at = 0
         self.attempt = 0
+        self.began_ms = 0.0
+        """When its attempt began, and when the next does if that failed."""
+        self.resumes_ms = 0.0
         self.probed_since_ms = 0.0
         self.yielding = False
         self.transfer: Transfer | None = None

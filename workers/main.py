@@ -50,6 +50,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
             timeout_ms=settings.http.timeout_ms,
             forbids_url=rules.forbids_url,
             max_in_flight=settings.worker.max_in_flight,
+            stop_within_s=settings.worker.stop_within_s,
             pool_globs=pool_globs,
         )
         heartbeat = Heartbeat(

@@ -96,6 +96,7 @@ class Mediator:
                 self._report_soon(lease, NotSent(f"circuit breaker of {origin} is open"))
                 return
         lease.attempt += 1
+        lease.began_ms = now_ms
         headers = _headers(entry, lease)
         body = b'{"messageId":%b}' % _encode(entry.message_id)
         if signer is not None:
@@ -136,6 +137,7 @@ class Mediator:
         again = isinstance(outcome, Unreachable) or (isinstance(outcome, Failed) and outcome.again_at_once)
         if again and lease.attempt < ATTEMPTS and not lease.link.stopping:
             delay_s = self._backoff_s[lease.attempt - 1]
+            lease.resumes_ms = now_ms + delay_s * 1000
             lease.retry = asyncio.get_running_loop().call_later(delay_s, self._attempt, lease)
             return
         self._on_outcome(lease, outcome, reply.seconds)

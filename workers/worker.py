@@ -16,6 +16,7 @@ from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.metrics import Histograms
+from fleet.nouns import number
 from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Unreachable
 from fleet.process import Life
 from fleet.signatures import Signatures
@@ -28,15 +29,15 @@ from fleet.state.signals import Signals
 from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate
-from workers.mediate import Mediator
+from workers.mediate import ATTEMPTS, Mediator
 from workers.settle import Reporter, name_of, settle
+from workers.under_way import slow_deliveries
 
 log = logging.getLogger("fleet.worker")
 
 SWEEP_S = 60.0
 """Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
 thousand idle pools cost some seventeen calls a second."""
-STOP_WITHIN_S = 30.0
 CALLS_AT_ONCE = 16
 """To Redis, over all pools: each is a connection, and a thousand pools are woken at once when signals were missed."""
 
@@ -56,6 +57,7 @@ class Worker:
         timeout_ms: int,
         forbids_url: Callable[[str], bool],
         max_in_flight: int,
+        stop_within_s: float,
         pool_globs: Sequence[str] = ("*",),
     ) -> None:
         self.name = name
@@ -64,8 +66,10 @@ class Worker:
         self._life = life
         self._alarms = alarms
         self._ttl_ms = ttl_ms
+        self._timeout_ms = timeout_ms
         self._globs = tuple(pool_globs)
         self._seats_free = max_in_flight
+        self._stop_within_s = stop_within_s
         self._standing: dict[PoolLink, None] = {}
         """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
@@ -150,17 +154,27 @@ class Worker:
                     link.end(lease)
             link.poke()
         try:
-            async with asyncio.timeout(STOP_WITHIN_S):
+            async with asyncio.timeout(self._stop_within_s):
                 # Once in a life: simpler than an event for each of the reasons to wait.
                 while self._reporter.busy or any(link.busy for link in self._links.values()):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
             held = sum(len(link.leases) for link in self._links.values())
-            log.warning("stopped with %d deliveries unfinished; their leases lapse by themselves", held)
+            unfinished = number(held, "delivery", "deliveries")
+            log.warning("stopped with %s unfinished; what it leased lapses by itself", unfinished)
 
     def describe(self) -> dict[str, Any]:
         """What the heartbeat says of us."""
+        slow = slow_deliveries(
+            (lease for link in self._links.values() for lease in link.leases.values()),
+            boot_ms=self._clock.boot_ms(),
+            wall_ms=self._clock.wall_ms(),
+            timeout_ms=self._timeout_ms,
+            attempts=ATTEMPTS,
+        )
         return {
+            "deliveries": slow,
+            "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
             "inFlight": sum(len(link.leases) for link in self._links.values()),
             "redisAvailable": self._away is None,

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from fleet.state.keys import PoolKeys
-from tests.acceptance.numbers import House, a_house, a_told_endpoint, message
+from tests.acceptance.numbers import Answer, House, a_house, a_told_endpoint, message
 from tests.servers import free_port
 from tests.stage import until
 
@@ -35,17 +35,33 @@ class Shown:
         stats: dict[str, Any] = answer.json().get(code, {})
         return stats
 
+    def queue(self) -> dict[str, Any]:
+        stats: dict[str, Any] = requests.get(f"{self._address}/monitoring/queue-stats", timeout=10).json()["q"]
+        return stats
+
     def totals(self, code: str) -> dict[str, Any]:
         return {name: value for name, value in self.pool(code).items() if name.startswith("total")}
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    pools = {"COUNTED": {"concurrency": 10}, "SLOW": {"concurrency": 10, "rateLimitPerMinute": 1}}
+    pools = {"AGAIN": {}, "COUNTED": {"concurrency": 10}, "SLOW": {"concurrency": 10, "rateLimitPerMinute": 1}}
     with a_house(tmp_path_factory.mktemp("counters"), pools=pools, ttl_ms=5000) as house:
         house.settle_in()
         house.crew()
         yield Shown(house)
+
+
+def test_a_message_counts_at_its_queue_each_time_it_is_taken(shown: Shown) -> None:
+    names = ("totalMessages", "totalConsumed", "totalFailed", "totalDeferred", "currentSize")
+    again: Answer = (200, {}, {"ack": False, "delaySeconds": 1})
+    with a_told_endpoint() as endpoint:
+        endpoint.tell = {"twice": [again, again]}
+        before = shown.queue()
+        shown.house.publish([message("twice", "twice", "AGAIN", endpoint.url)])
+        until(lambda: shown.queue()["totalConsumed"] > before["totalConsumed"], 30, shown.house.logs, every_s=0.1)
+        after = shown.queue()
+        assert [after[name] - before[name] for name in names] == [3, 1, 2, 0, 0]
 
 
 def test_a_success_a_failure_and_neither_are_counted_apart(shown: Shown) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
-from fleet.state.keys import PoolKeys, QueueKeys
+import pytest
+
+from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from tests.acceptance.numbers import NEVER, House, a_house, a_told_endpoint, best_of, message
 from tests.stage import Member, until
 
@@ -23,6 +27,20 @@ def _member(house: House, name: str) -> Member:
     return next(m for m in house.coordinators() if f"-{m.process.pid}-" in name)
 
 
+def _deliveries_told(house: House) -> list[dict[str, Any]]:
+    """What the workers say of deliveries that take long, once they do."""
+    found: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        with house.client() as client:
+            records = [json.loads(body) for body in client.hvals(FleetKeys.processes)]
+        found[:] = [delivery for record in records for delivery in record.get("deliveries", ())]
+        return bool(found)
+
+    until(told, 20, house.logs, every_s=0.1)
+    return found
+
+
 def test_a_worker_that_is_stopped_finishes_its_requests_and_settles_them(tmp_path: Path) -> None:
     with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}) as house:
         endpoint.tell["m1"] = [NEVER]
@@ -37,6 +55,37 @@ def test_a_worker_that_is_stopped_finishes_its_requests_and_settles_them(tmp_pat
         assert worker.process.wait(15) == 0
         until(lambda: set(house.at_source()) == {"m2"}, 15, house.logs)
         assert endpoint.ids() == ["m1"], "it began another while it stopped"
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "configured"),
+    [
+        pytest.param(1.0, "1", id="configured"),
+        pytest.param(30.0, "", id="default", marks=pytest.mark.long),
+    ],
+)
+def test_a_worker_that_is_stopped_waits_so_long_for_an_endpoint_that_hangs_and_no_longer(
+    tmp_path: Path, limit_s: float, configured: str
+) -> None:
+    with a_told_endpoint() as endpoint, a_house(tmp_path, pools={"P": {"concurrency": 10}}, ttl_ms=TTL_MS) as house:
+        endpoint.tell["m1"] = [NEVER]
+        house.publish([message("m1", "g", "P", endpoint.url)])
+        house.settle_in()
+        (worker,) = house.crew(FLEET_WORKER_STOP_WITHIN_S=configured)
+        until(lambda: endpoint.ids() == ["m1"], 20, house.logs)
+        (told,) = _deliveries_told(house)
+        assert (told["messageId"], told["attempt"], told["until"] - told["began"]) == ("m1", 1, 900_000)
+        assert abs(told["began"] - endpoint.seen[0][1]) < 2_000
+        began = time.monotonic()
+        worker.send(signal.SIGTERM)
+        assert worker.process.wait(limit_s + 15) == 0
+        took_s = time.monotonic() - began
+        print(f"a stop with an endpoint that hangs: {took_s:.2f} s, the limit is {limit_s:g} s")
+        assert limit_s <= took_s <= limit_s + 3
+        assert "stopped with 1 delivery unfinished" in worker.text()
+        # Its lease lapses, and what it had not settled is delivered again.
+        house.start("worker")
+        until(lambda: endpoint.ids() == ["m1", "m1"] and not house.at_source(), 20, house.logs)
 
 
 def test_what_waits_goes_back_in_order_and_at_once_when_the_last_coordinator_stops(tmp_path: Path) -> None:

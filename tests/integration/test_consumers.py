@@ -8,10 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator import consume
 from fleet.process import Identity
 from fleet.sources.base import Received
 from fleet.state.keys import PoolKeys, QueueKeys
+from fleet.state.queue import Queue
 from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
 from tests.integration.owning import TTL_MS, HeldSource, an_owner, eventually
 from tests.servers import RedisServer
 
@@ -218,6 +221,26 @@ async def test_a_coordinator_that_is_switched_off_has_no_share_of_the_queues(red
         await owning.polls(1, source=0)
         await owning.polls(1, source=1)
         assert sorted(owning.lead.owned) == ["a", "b"]
+
+
+async def test_what_is_tracked_and_stands_nowhere_comes_again_with_a_warning(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "PHANTOMS_EVERY_S", 0.3)
+    async with an_owner(redis_server.url) as owning:
+        await owning.configure("q")
+        await owning.polls(1)
+        (source,) = owning.sources
+        source.answers.put_nowait([received("held")])
+        await owning.polls(2)
+        queue = Queue(owning.client, "q", epoch=owning.lead.owned["q"].lease.epoch)
+        await queue.track([("phantom", "phantom", "P", "g", "handle-phantom")])
+        await eventually(lambda: bool(source.nacked))
+        assert source.nacked == ["phantom"]
+        assert await owning.client.hkeys(QueueKeys("q").tracked) == ["held"]
+        assert await owning.warned() == {("PIPELINE_PHANTOMS", "WARN"): 1}
+        (warning,) = await Warnings(owning.client).list()
+        assert warning.message == "1 message of q tracked and in no pool"
 
 
 async def test_what_takes_long_is_kept_invisible_again_and_again(redis_server: RedisServer) -> None:

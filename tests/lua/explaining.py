@@ -11,6 +11,7 @@ from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from tests.lua.stage import TTL_MS, Stage, in_group, submit
 
+HTTP_TIMEOUT_MS = 60_000
 FIELDS = ["subject", "state", "waitsFor", "until", "details"]
 
 
@@ -33,7 +34,8 @@ async def served(stage: Stage, **settings: Any) -> Pool:
     pool = await stage.pool(**settings)
     registry = stage.registry()
     await registry.add_pools({"P"})
-    await registry.beat("w", {"role": "worker", "pools": ["P*"]}, ttl_ms=10 * TTL_MS)
+    beat = {"role": "worker", "name": "w", "pools": ["P*"], "httpTimeoutMs": HTTP_TIMEOUT_MS}
+    await registry.beat("w", beat, ttl_ms=10 * TTL_MS)
     return pool
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fleet.dead import skipped
@@ -13,7 +15,7 @@ from fleet.state.groups import RATE_WINDOW_MS
 from fleet.state.operate import PoolByHand
 from fleet.state.pool import Settlement, held
 from fleet.state.scripts import SEP
-from tests.lua.explaining import explain, served, taken
+from tests.lua.explaining import HTTP_TIMEOUT_MS, explain, served, taken
 from tests.lua.stage import (
     TTL_MS,
     Stage,
@@ -59,14 +61,52 @@ async def test_a_message_under_way_names_its_worker_its_epoch_and_its_lease(stag
     pool = await served(stage)
     await taken(stage, pool, 2)
     claimed = await claim_one(pool, worker="worker-7")
+    beat = {"role": "worker", "name": "worker-7", "httpTimeoutMs": HTTP_TIMEOUT_MS}
+    await stage.registry().beat("worker-7", beat, ttl_ms=10 * TTL_MS)
     for subject in ("mg0", "g"):
         found = await explain(stage, subject)
         # Its lease is renewed while the request lasts: its end is no time at which anything happens.
-        assert (found.state, found.until_ms) == ("PROCESSING", None)
+        assert (found.state, found.until_ms) == ("PROCESSING", stage.now_ms + HTTP_TIMEOUT_MS)
         assert "worker-7" in found.waits_for and "HTTP timeout" in found.waits_for
         assert any(at(stage.now_ms + TTL_MS) in sentence for sentence in found.details)
         assert any(claimed.epoch in sentence for sentence in found.details)
-    assert (await explain(stage, "mg1")).state == "QUEUED"
+        assert any(f"since {at(stage.now_ms)[3:]}" in sentence for sentence in found.details)
+    behind = await explain(stage, "mg1")
+    assert (behind.state, behind.until_ms) == ("QUEUED", stage.now_ms + HTTP_TIMEOUT_MS)
+
+
+@pytest.mark.parametrize(
+    ("told", "waits_for", "words"),
+    [
+        ({"attempt": 2, "asking": True}, "attempt 2 of 3 to be given up", "attempt 3 of 3 follows"),
+        ({"attempt": 3, "asking": True}, "attempt 3 of 3 to be given up", "the policy of pool P says what follows"),
+        ({"attempt": 1, "asking": False}, "attempt 2 of 3, after a pause", "has failed"),
+    ],
+)
+async def test_a_long_delivery_names_its_attempt_and_until_when_that_may_last(
+    stage: Stage, told: dict[str, Any], waits_for: str, words: str
+) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await claim_one(pool, worker="worker-7")
+    delivery = {"pool": "P", "group": "g", "messageId": "mg0", "of": 3, **told}
+    delivery |= {"began": stage.now_ms - 5_000, "until": stage.now_ms + 7_000}
+    beat = {"role": "worker", "name": "worker-7", "httpTimeoutMs": HTTP_TIMEOUT_MS, "deliveries": [delivery]}
+    await stage.registry().beat("worker-7", beat, ttl_ms=10 * TTL_MS)
+    found = await explain(stage, "mg0")
+    assert (found.state, found.until_ms) == ("PROCESSING", stage.now_ms + 7_000)
+    assert waits_for in found.waits_for
+    assert any(at(stage.now_ms - 5_000) in sentence for sentence in found.details)
+    assert any(words in sentence for sentence in found.details), found.details
+
+
+async def test_a_delivery_of_a_worker_that_died_waits_for_the_end_of_its_lease(stage: Stage) -> None:
+    pool = await served(stage)
+    await taken(stage, pool)
+    await claim_one(pool, worker="gone")
+    found = await explain(stage, "mg0")
+    assert (found.state, found.until_ms) == ("PROCESSING", stage.now_ms + TTL_MS)
+    assert "the lease of worker gone to end" in found.waits_for
 
 
 async def test_high_priority_that_came_later_waits_for_what_is_under_way(stage: Stage) -> None:
@@ -76,7 +116,7 @@ async def test_high_priority_that_came_later_waits_for_what_is_under_way(stage: 
     (tracking,) = await queue.track([("u", "mu", "P", "g", "h")])
     await submit(pool, [entry("u", token=tracking.token, high=True)])
     found = await explain(stage, "mu")
-    assert (found.state, found.until_ms) == ("QUEUED", None)
+    assert (found.state, found.until_ms) == ("QUEUED", stage.now_ms + HTTP_TIMEOUT_MS)
     assert "mg0" in found.waits_for
 
 

@@ -27,7 +27,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     assert settings.lease.ttl_ms == 10_000
     assert (settings.http.timeout_ms, settings.http.connect_timeout_ms) == (900_000, 30_000)
     assert settings.http.version == "HTTP_2"
-    assert settings.worker.max_in_flight == 512
+    assert (settings.worker.max_in_flight, settings.worker.stop_within_s) == (512, 30.0)
     assert settings.config.sync_interval_s == 300
     assert settings.redis.url == ""
     assert (settings.file, settings.remarks) == (None, ())

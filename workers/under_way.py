@@ -1,0 +1,43 @@
+"""What a worker tells of its deliveries, for who asks why a message is not through: those that take their time.
+
+Most are over before anybody could ask. So the heartbeat carries what has lasted a second, and nothing is written
+anywhere as a delivery begins or ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from workers.claim import GroupLease
+
+SLOW_MS = 1000.0
+MOST = 1000
+
+
+def slow_deliveries(
+    leases: Iterable[GroupLease], *, boot_ms: float, wall_ms: int, timeout_ms: int, attempts: int
+) -> list[dict[str, Any]]:
+    """The longest first. `until`: when the attempt is given up, or, between two attempts, when the next begins."""
+    slow = [lease for lease in leases if lease.attempt and boot_ms - lease.began_ms >= SLOW_MS]
+    slow.sort(key=lambda lease: lease.began_ms)
+    shift_ms = wall_ms - boot_ms
+    found: list[dict[str, Any]] = []
+    for lease in slow[:MOST]:
+        asking = lease.transfer is not None
+        until_ms = lease.began_ms + timeout_ms if asking else lease.resumes_ms
+        if not asking and until_ms <= boot_ms:
+            continue  # answered, and on its way to be settled
+        found.append(
+            {
+                "pool": lease.link.pool.code,
+                "group": lease.group,
+                "messageId": lease.entry.message_id,
+                "attempt": lease.attempt,
+                "of": attempts,
+                "asking": asking,
+                "began": round(lease.began_ms + shift_ms),
+                "until": round(until_ms + shift_ms),
+            }
+        )
+    return found
