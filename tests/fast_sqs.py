@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 import uvloop
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
-_WAIT_S = 0.1
+WAIT_S = 0.1
+LOOK_S = 0.05
+"""How often a receive that waits looks."""
 
 
 class Queue:
@@ -72,9 +74,15 @@ class Queue:
         return {"Messages": messages} if messages else {}
 
 
+class Answers(Protocol):
+    def answer(self, operation: str, asked: dict[str, Any]) -> dict[str, Any]: ...
+
+
 class Connection(asyncio.Protocol):
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Answers, *, waits_s: float = WAIT_S) -> None:
+        """`waits_s`: no receive waits for longer, however long it asks for."""
         self._queue = queue
+        self._waits_s = waits_s
         self._read = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,11 +98,15 @@ class Connection(asyncio.Protocol):
             body, self._read = self._read[end + 4 : end + 4 + length], self._read[end + 4 + length :]
             # Lower case like the rest of the head; the operations differ in more than case.
             operation = _OPERATIONS[_header(head, b"x-amz-target:").rpartition(b".")[2]]
-            answer = self._queue.answer(operation, _decode(body))
-            if answer or operation != "ReceiveMessage":
-                self._send(answer)
-            else:
-                asyncio.get_running_loop().call_later(_WAIT_S, self._send, answer)
+            asked = _decode(body)
+            self._respond(operation, asked, min(self._waits_s, asked.get("WaitTimeSeconds", WAIT_S)))
+
+    def _respond(self, operation: str, asked: dict[str, Any], left_s: float) -> None:
+        answer = self._queue.answer(operation, asked)
+        if answer or operation != "ReceiveMessage" or left_s <= 0:
+            self._send(answer)
+        elif not self._transport.is_closing():
+            asyncio.get_running_loop().call_later(LOOK_S, self._respond, operation, asked, left_s - LOOK_S)
 
     def _send(self, answer: dict[str, Any]) -> None:
         body = _encode(answer)
@@ -120,11 +132,11 @@ def _header(head: bytes, name: bytes) -> bytes:
     return head[at + 2 + len(name) : head.find(b"\r\n", at + 2) if b"\r\n" in head[at + 2 :] else None].strip()
 
 
-async def serve(port: int) -> None:
-    queue = Queue()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(queue), "127.0.0.1", port)
+async def serve(port: int, queue: Answers, *, waits_s: float = WAIT_S) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(queue, waits_s=waits_s), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(int(sys.argv[1]), Queue()))

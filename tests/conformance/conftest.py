@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleet.sources.base import Held, Outgoing, Received, Source
-from tests.conformance.kits import KITS, Kit, why_not
-from tests.conformance.table import Table
+from tests.conformance.kits import KITS, Kit
+from tests.conformance.table import Table, facts_of
 
 _table = Table()
 
@@ -67,22 +67,23 @@ async def holding_bench(bench: Bench) -> Bench:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each fact for each kind of queue that can give it. What one cannot is no test, and stands in the table."""
-    if "bench" not in metafunc.fixturenames:
-        return
-    fact = metafunc.function.__name__.removeprefix("test_")
-    needs_groups = "holding_bench" in metafunc.fixturenames
-    reasons = {name: why_not(kit, fact, needs_groups=needs_groups) for name, kit in KITS.items()}
-    _table.expect(fact, reasons)
-    metafunc.parametrize("bench", [name for name, reason in reasons.items() if not reason], indirect=True)
+    facts = facts_of(metafunc.function)
+    _table.expect(facts)
+    if "bench" in metafunc.fixturenames or "kind" in metafunc.fixturenames:
+        # The first of its rows is one of every kind that the test is run for.
+        can = [kind for kind, reason in next(iter(facts.values())).items() if not reason]
+        name = "bench" if "bench" in metafunc.fixturenames else "kind"
+        metafunc.parametrize(name, can, indirect=name == "bench")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     callspec = getattr(item, "callspec", None)
-    if callspec is not None and "bench" in callspec.params and (report.when == "call" or report.failed):
-        fact = item.originalname.removeprefix("test_")  # type: ignore[attr-defined]
-        _table.note(fact, callspec.params["bench"], passed=report.passed)
+    kind = callspec.params.get("bench", callspec.params.get("kind")) if callspec is not None else None
+    if kind is not None and (report.when == "call" or report.failed):
+        for fact in facts_of(item.function):  # type: ignore[attr-defined]
+            _table.note(fact, kind, passed=report.passed)
     return report
 
 

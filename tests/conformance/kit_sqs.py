@@ -31,7 +31,7 @@ class SqsFifoKit:
             "SQS FIFO holds a whole group while any message of it is invisible, older ones too"
         ),
         "a_handle_of_an_earlier_delivery_changes_nothing": (
-            "moto takes a handle that expired; AWS refuses it on a FIFO queue, which the unit tests play"
+            "moto takes a handle that expired; AWS refuses it on a FIFO queue, as the strict responder does"
         ),
     }
     short_ms = 1000

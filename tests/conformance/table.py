@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from tests.conformance.kits import KITS, why_not
+from tests.conformance.rows import rows_of
 
 
 class Table:
@@ -16,8 +16,8 @@ class Table:
         self.facts: dict[str, dict[str, str]] = {}
         self._seen: dict[tuple[str, str], bool] = {}
 
-    def expect(self, fact: str, reasons: Mapping[str, str]) -> None:
-        self.facts[fact] = dict(reasons)
+    def expect(self, facts: Mapping[str, Mapping[str, str]]) -> None:
+        self.facts |= {fact: dict(reasons) for fact, reasons in facts.items()}
 
     def note(self, fact: str, kind: str, *, passed: bool) -> None:
         """A fact that is tried with several values holds when it holds with each."""
@@ -37,38 +37,39 @@ class Table:
 
         titles = [kit.title for kit in KITS.values()]
         rows = [f"| fact | {' | '.join(titles)} |", f"|---|{'---|' * len(titles)}"]
-        rows += [
-            f"| {fact.replace('_', ' ')} | {' | '.join(cell(fact, kind) for kind in KITS)} |" for fact in self.facts
-        ]
+        rows += [f"| {fact} | {' | '.join(cell(fact, kind) for kind in KITS)} |" for fact in self.facts]
         if notes:
             rows += ["", *(f"{number}. {note}" for number, note in enumerate(notes, 1))]
         return "\n".join(rows)
 
 
+def facts_of(test: Callable[..., object]) -> dict[str, dict[str, str]]:
+    """The rows that a test is → kind → why that kind cannot; '' where it can. Empty where it is no row."""
+    if found := rows_of(test, list(KITS)):
+        return found
+    parameters = inspect.signature(test).parameters
+    needs_groups = "holding_bench" in parameters
+    if not needs_groups and "bench" not in parameters:
+        return {}
+    fact = test.__name__.removeprefix("test_")
+    reasons = {kind: why_not(kit, fact, needs_groups=needs_groups) for kind, kit in KITS.items()}
+    return {fact.replace("_", " "): reasons}
+
+
 def promised() -> str:
     """The table as it is when every test passes: what docs/sources.md shows. `python -m tests.conformance.table`"""
-    from tests.conformance import test_sources
+    from tests.conformance import test_sources, test_whole_fleet
 
     table = Table()
-    for name, test in inspect.getmembers(test_sources, inspect.iscoroutinefunction):
-        parameters = inspect.signature(test).parameters
-        if not name.startswith("test_") or not parameters.keys() & {"bench", "holding_bench"}:
-            continue
-        fact = name.removeprefix("test_")
-        needs_groups = "holding_bench" in parameters
-        table.expect(fact, {kind: why_not(kit, fact, needs_groups=needs_groups) for kind, kit in KITS.items()})
+    for module in (test_sources, test_whole_fleet):
+        # As they stand in the file, which is how a reader meets them.
+        for name, test in vars(module).items():
+            if name.startswith("test_"):
+                table.expect(facts_of(test))
+    for fact in table.facts:
         for kind in KITS:
             table.note(fact, kind, passed=True)
-    # As they stand in the file, which is how a reader meets them.
-    lines = {
-        name: test.__code__.co_firstlineno for name, test in vars(test_sources).items() if name.startswith("test_")
-    }
-    table.facts = dict(sorted(table.facts.items(), key=lambda item: lines[f"test_{item[0]}"]))
     return table.text()
-
-
-def _line_of(function: Any) -> int:
-    return int(function.__code__.co_firstlineno)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,161 @@
+"""An SQS FIFO queue that is strict, and outlives a kill. `python -m tests.fifo_sqs PORT FILE`.
+
+What AWS promises of one, and moto does not keep (tests/moto_server.py): a group whose messages are out, any of them,
+shows no other; what lapses together comes again oldest first; a handle that expired, or is of an earlier receive, does
+nothing; a dedup id is remembered for five minutes, whatever became of its message. What is sent and deleted is in FILE
+before it is answered: started again with it, it has what was not deleted, all of it visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fast_sqs import serve
+from tests.servers import ServerProcess, _accepts, _running, _wait_for
+
+LONG_POLL_S = 20.0
+DEDUP_S = 300.0
+
+
+@dataclass(slots=True)
+class Standing:
+    number: int
+    group: str
+    body: str
+    visible_at: float = 0.0
+    count: int = 0
+
+
+@dataclass
+class Fifo:
+    file: Path
+    groups: dict[str, dict[int, Standing]] = field(default_factory=dict)
+    """Messages of each group, oldest first; the group that was served last is the last."""
+    seen: dict[str, float] = field(default_factory=dict)
+    last: int = 0
+
+    def __post_init__(self) -> None:
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        for record in map(json.loads, lines):
+            if record["what"] == "sent":
+                self._append(record)
+            else:
+                self._remove(record["group"], record["number"])
+        self._log = self.file.open("a")
+
+    def answer(self, operation: str, asked: dict[str, Any]) -> dict[str, Any]:
+        match operation:
+            case "SendMessageBatch":
+                return {"Successful": [self._send(entry) for entry in asked["Entries"]]}
+            case "ReceiveMessage":
+                return self._receive(asked["MaxNumberOfMessages"], asked["VisibilityTimeout"])
+            case "DeleteMessageBatch" | "ChangeMessageVisibilityBatch":
+                faults = [(entry, self._settle(entry)) for entry in asked["Entries"]]
+                self._log.flush()
+                return {
+                    "Successful": [{"Id": entry["Id"]} for entry, fault in faults if not fault],
+                    "Failed": [
+                        {"Id": entry["Id"], "Code": "InvalidParameterValue", "Message": fault, "SenderFault": True}
+                        for entry, fault in faults
+                        if fault
+                    ],
+                }
+            case _:
+                now = time.monotonic()
+                out = sum(one.visible_at > now for group in self.groups.values() for one in group.values())
+                total = sum(map(len, self.groups.values()))
+                return {
+                    "Attributes": {
+                        "FifoQueue": "true",
+                        "MaximumMessageSize": str(1024 * 1024),
+                        "ApproximateNumberOfMessages": str(total - out),
+                        "ApproximateNumberOfMessagesNotVisible": str(out),
+                        "ApproximateNumberOfMessagesDelayed": "0",
+                    }
+                }
+
+    def _send(self, entry: dict[str, Any]) -> dict[str, Any]:
+        now, dedup_id = time.time(), entry["MessageDeduplicationId"]
+        if self.seen.get(dedup_id, 0) <= now:
+            record = {"what": "sent", "number": self.last + 1, "group": entry["MessageGroupId"]}
+            record |= {"body": entry["MessageBody"], "dedup": dedup_id, "until": now + DEDUP_S}
+            self._log.write(json.dumps(record) + "\n")
+            self._log.flush()
+            self._append(record)
+        return {"Id": entry["Id"], "MessageId": entry["Id"]}
+
+    def _append(self, record: dict[str, Any]) -> None:
+        self.last = record["number"]
+        self.seen[record["dedup"]] = record["until"]
+        one = Standing(self.last, record["group"], record["body"])
+        self.groups.setdefault(one.group, {})[one.number] = one
+
+    def _remove(self, group: str, number: int) -> None:
+        del self.groups[group][number]
+        if not self.groups[group]:
+            del self.groups[group]
+
+    def _receive(self, most: int, visibility_s: int) -> dict[str, Any]:
+        now = time.monotonic()
+        shown: list[Standing] = []
+        for name, group in list(self.groups.items()):
+            if any(one.visible_at > now for one in group.values()):
+                continue
+            shown += list(group.values())[: most - len(shown)]
+            self.groups[name] = self.groups.pop(name)
+            if len(shown) == most:
+                break
+        for one in shown:
+            one.count, one.visible_at = one.count + 1, now + visibility_s
+        return {"Messages": [_message(one) for one in shown]} if shown else {}
+
+    def _settle(self, entry: dict[str, Any]) -> str:
+        """Why it cannot be; '' where it is done."""
+        number, count, group = entry["ReceiptHandle"].split(".", 2)
+        one = self.groups.get(group, {}).get(int(number))
+        visible_s = entry.get("VisibilityTimeout")
+        if one is None:
+            return "" if visible_s is None else "the message is not there"
+        if one.count != int(count) or one.visible_at <= time.monotonic():
+            return "The receipt handle has expired"
+        if visible_s is None:
+            self._log.write(json.dumps({"what": "deleted", "number": one.number, "group": group}) + "\n")
+            self._remove(group, one.number)
+        else:
+            one.visible_at = time.monotonic() + visible_s
+        return ""
+
+
+def _message(one: Standing) -> dict[str, Any]:
+    return {
+        "MessageId": f"{one.number:08d}",
+        "ReceiptHandle": f"{one.number}.{one.count}.{one.group}",
+        "MD5OfBody": "0" * 32,
+        "Body": one.body,
+        "Attributes": {"ApproximateReceiveCount": str(one.count), "MessageGroupId": one.group},
+    }
+
+
+@contextmanager
+def running_fifo_sqs(directory: Path, *, port: int) -> Iterator[ServerProcess]:
+    """`port`: also to come back where one was that had this directory."""
+    command = [sys.executable, "-m", "tests.fifo_sqs", str(port), str(directory / "fifo.ndjson")]
+    with _running(command, directory / "fifo.log") as server:
+        _wait_for(server, lambda: _accepts(port))
+        yield server
+
+
+def uri_of(port: int) -> str:
+    return f"http://127.0.0.1:{port}/000000000000/storm.fifo"
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), Fifo(Path(sys.argv[2])), waits_s=LONG_POLL_S))

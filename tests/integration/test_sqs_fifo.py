@@ -1,0 +1,116 @@
+"""SQS FIFO as AWS promises it, which moto does not do (tests/fifo_sqs.py): several connections, lapses, old handles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fleet.clock import SystemClock
+from fleet.sources.base import Held, Outgoing, Received
+from fleet.sources.open import open_publisher
+from fleet.sources.sqs import SqsSource
+from fleet.sources.sqs_address import parse_address
+from tests.fifo_sqs import running_fifo_sqs, uri_of
+from tests.moto_server import aws_settings
+from tests.servers import free_port
+
+SOON_MS = 5_000
+CONNECTIONS = 4
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> Iterator[str]:
+    port = free_port()
+    with aws_settings(), running_fifo_sqs(tmp_path, port=port):
+        yield uri_of(port)
+
+
+@asynccontextmanager
+async def a_source(uri: str, *, visibility_ms: int = 30_000) -> AsyncIterator[SqsSource]:
+    source = SqsSource(
+        name="orders",
+        address=parse_address(uri),
+        visibility_ms=visibility_ms,
+        connections=CONNECTIONS,
+        clock=SystemClock(),
+        long_poll_s=1,
+    )
+    await source.open()
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def send(uri: str, *names: str) -> None:
+    """Each in the group that its first letters are."""
+    publisher = open_publisher(uri)
+    await publisher.open()
+    messages = [Outgoing(name, name.encode(), name.partition(":")[0]) for name in names]
+    assert not any(await publisher.publish(messages))
+    await publisher.close()
+
+
+def held(received: list[Received]) -> list[Held]:
+    return [Held(one.broker_id, one.handle) for one in received]
+
+
+def bodies(received: list[Received]) -> list[str]:
+    return [one.body.decode() for one in received]
+
+
+async def test_several_connections_keep_each_group_in_order_and_have_none_of_it_twice_at_once(uri: str) -> None:
+    groups, each = 30, 20
+    names = [f"g{group}:{number:02d}" for number in range(each) for group in range(groups)]
+    seen: dict[str, list[str]] = defaultdict(list)
+    out: set[str] = set()
+    at_once = 0
+    async with a_source(uri) as source:
+        await send(uri, *names)
+
+        async def work(number: int) -> None:
+            nonlocal at_once
+            while sum(map(len, seen.values())) < len(names):
+                batch = await source.poll(10, 500)
+                mine = {one.group or "" for one in batch}
+                assert not mine & out, "a group is out already"
+                out.update(mine)
+                at_once = max(at_once, len(out))
+                await asyncio.sleep(0)
+                if number == 0 and len(batch) > 1 and len(seen) % 3 == 0:
+                    # A tail goes back: it comes before what is behind it.
+                    kept, tail = batch[:1], batch[1:]
+                    for one in kept:
+                        seen[one.group or ""].append(one.body.decode())
+                    out.difference_update(mine)
+                    assert all(await source.nack([(one, 0) for one in held(tail)]))
+                    assert all(await source.ack(held(kept)))
+                    continue
+                for one in batch:
+                    seen[one.group or ""].append(one.body.decode())
+                out.difference_update(mine)
+                assert all(await source.ack(held(batch)))
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(work(number) for number in range(CONNECTIONS)))
+    assert at_once > 1, "the connections were used one after the other"
+    for group in range(groups):
+        assert seen[f"g{group}"] == [f"g{group}:{number:02d}" for number in range(each)]
+
+
+async def test_what_lapses_together_comes_again_oldest_first_and_its_old_handles_do_nothing(uri: str) -> None:
+    names = [f"g:{number}" for number in range(8)]
+    async with a_source(uri, visibility_ms=1000) as source:
+        await send(uri, *names)
+        first = await source.poll(10, SOON_MS)
+        assert bodies(first) == names
+        again = await source.poll(10, SOON_MS)
+        assert (bodies(again), {one.receive_count for one in again}) == (names, {2})
+        assert await source.ack(held(first)) == [False] * 8
+        assert await source.nack([(one, 0) for one in held(first)]) == [False] * 8
+        assert await source.ack(held(again)) == [True] * 8
