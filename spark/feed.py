@@ -89,7 +89,7 @@ class Feed:
         while self.step():
             continue
         while wait_for_room and self.totals.held_back:
-            time.sleep(self.setup.feed.poll_interval_s)
+            self.setup.line.rest(threading.Event(), self.setup.feed.poll_interval_s)
             while self.step():
                 continue
         return self.totals
@@ -97,6 +97,7 @@ class Feed:
     def step(self) -> bool:
         """Fan out one batch, dispatch one epoch. False: nothing was there to do."""
         setup = self.setup
+        setup.line.keep()
         events = jobs = 0
         if fan_out.waiting(setup.engine):
             events, jobs = fan_out.fan_out(setup)
@@ -119,7 +120,10 @@ class Feed:
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
         """Make a subscription's jobs of events that came before it."""
-        if subscription not in {row.name for row in self.setup.ask("subscriptions").select("name").collect()}:
+        setup = self.setup
+        if subscription not in setup.attend(
+            lambda: {row.name for row in setup.ask("subscriptions").select("name").collect()}
+        ):
             raise FleetError(f"there is no subscription {subscription}, or it is switched off")
         self.totals.jobs += fan_out.look_back(self.setup, subscription, since_ms=since_ms)
 
@@ -160,9 +164,7 @@ class Feed:
                     self._say(f"recovered {found.lost} lost jobs, {found.reset} go again")
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
             if not self.step():
-                # Also says that we are alive: a lease that nobody uses is given up.
-                _ = self.setup.line.fence
-                stopping.wait(feed.poll_interval_s)
+                self.setup.line.rest(stopping, feed.poll_interval_s)
 
     def _tell(self, done: Done, *, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)
@@ -180,7 +182,12 @@ def opened(settings: Settings, *, master: str, say: Say, options: Mapping[str, s
     if not feed.enabled:
         raise InvalidConfig("the feed is switched off: [feed] enabled")
     store = open_store(settings)
-    line = Line(redis_url=settings.redis.url, sqs_endpoint=settings.sqs.endpoint_override, ttl_ms=settings.lease.ttl_ms)
+    line = Line(
+        redis_url=settings.redis.url,
+        sqs_endpoint=settings.sqs.endpoint_override,
+        ttl_ms=settings.lease.ttl_ms,
+        patience_s=feed.patience_s,
+    )
     spark = Spark(master=master, shards=feed.shards, options=options)
     try:
         with line:

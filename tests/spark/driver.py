@@ -36,6 +36,8 @@ FEED = ("feed-frozen", "feed-publishing", "feed-published", "feed-marked")
 """Every place where a driver can be killed."""
 QUEUE = "dispatch"
 PATIENCE_S = 110.0
+_STAYS_MS = 30_000
+"""A driver renews its lead while it works; a test looks around meanwhile."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Ground:
     redis: RedisServer
     spark: Spark
     database: str = ""
-    ttl_ms: int = 1000
+    ttl_ms: int = 2000
     feed: FeedSettings = field(default_factory=lambda: FeedSettings(shards=2, master="local[1]"))
     said: list[str] = field(default_factory=list)
 
@@ -67,8 +69,8 @@ class Ground:
         """`count` jobs, dealt out to the groups; all of a group have one mode."""
         jobs = [
             NewJob(
-                target_url="http://127.0.0.1/", payload="{}", msg_group=f"g{number % groups}" if groups else None,
-                mode=modes[(number % max(groups, 1)) % len(modes)], **fields,
+                msg_group=f"g{number % groups}" if groups else None, mode=modes[(number % max(groups, 1)) % len(modes)],
+                **{"target_url": "http://127.0.0.1/", "payload": "{}", **fields},
             )
             for number in range(count)
         ]  # fmt: skip
@@ -126,10 +128,10 @@ class Ground:
     # Drivers --------------------------------------------------------------------------------------
 
     @contextmanager
-    def driver(self, **feed: Any) -> Iterator[Feed]:
+    def driver(self, *, ttl_ms: int = _STAYS_MS, **feed: Any) -> Iterator[Feed]:
         """One in this process, with the session that all tests share. It does not lead yet."""
         settings = dataclasses.replace(self.settings, feed=dataclasses.replace(self.feed, **feed))
-        line = Line(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=self.ttl_ms)
+        line = Line(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=ttl_ms)
         with line:
             setup = Setup(
                 spark=self.spark, engine=self.store.engine, line=line, feed=settings.feed, to=destination(settings)
@@ -163,10 +165,10 @@ class Ground:
             code = victim.wait(PATIENCE_S)
             assert code == -signal.SIGKILL, f"ended with {code}: {log.read_text(errors='replace')[-2000:]}"
         finally:
-            _end_session(victim.pid)
+            end_session(victim.pid)
 
 
-def _end_session(leader: int) -> None:
+def end_session(leader: int) -> None:
     """What a dead driver leaves behind: its JVM ends by itself when it misses it; no test waits for that."""
     left = [one for one in psutil.process_iter() if _session_of(one.pid) == leader]
     for one in left:
