@@ -126,6 +126,8 @@ class FeedSettings:
     """Empty: `fleet server` as it is set up here."""
     stale_queued_threshold_minutes: int = _setting(15, env="DISPATCH_SCHEDULER_STALE_QUEUED_THRESHOLD_MINUTES", least=0)
     stale_queued_poll_interval_s: float = _setting(60.0, env="DISPATCH_SCHEDULER_STALE_QUEUED_POLL_INTERVAL", least=0.1)
+    patience_s: float = _setting(300.0, least=1)
+    """How long Spark, or a statement, may show no progress before the driver gives up the lead."""
     master: str = _setting("local[*]")
     """Where Spark runs."""
 

@@ -108,7 +108,7 @@ class Feed:
         while self.step():
             continue
         while wait_for_room and self.totals.held_back:
-            time.sleep(self.setup.feed.poll_interval_s)
+            self.setup.line.rest(threading.Event(), self.setup.feed.poll_interval_s)
             while self.step():
                 continue
         self.progress.flush()
@@ -117,6 +117,7 @@ class Feed:
     def step(self) -> bool:
         """Fan out one batch, dispatch one epoch. False: nothing was there to do."""
         setup = self.setup
+        setup.line.keep()
         events = jobs = 0
         if fan_out.waiting(setup.engine):
             self.progress.step("making jobs of events")
@@ -147,7 +148,10 @@ class Feed:
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
         """Make a subscription's jobs of events that came before it."""
-        if subscription not in {row.name for row in self.setup.ask("subscriptions").select("name").collect()}:
+        setup = self.setup
+        if subscription not in setup.attend(
+            lambda: {row.name for row in setup.ask("subscriptions").select("name").collect()}
+        ):
             raise FleetError(f"there is no subscription {subscription}, or it is switched off")
         self.totals.jobs += fan_out.look_back(self.setup, subscription, since_ms=since_ms)
 
@@ -191,9 +195,7 @@ class Feed:
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
             if not self.step():
                 self.progress.rest()
-                # Also says that we are alive: a lease that nobody uses is given up.
-                _ = self.setup.line.fence
-                stopping.wait(feed.poll_interval_s)
+                self.setup.line.rest(stopping, feed.poll_interval_s)
 
     def _tell(self, done: Done, *, began_s: float, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)
@@ -215,7 +217,12 @@ def opened(
     if not feed.enabled:
         raise InvalidConfig("the feed is switched off: [feed] enabled")
     store = open_store(settings)
-    line = Line(redis_url=settings.redis.url, sqs_endpoint=settings.sqs.endpoint_override, ttl_ms=settings.lease.ttl_ms)
+    line = Line(
+        redis_url=settings.redis.url,
+        sqs_endpoint=settings.sqs.endpoint_override,
+        ttl_ms=settings.lease.ttl_ms,
+        patience_s=feed.patience_s,
+    )
     spark = Spark(master=master, shards=feed.shards, options=options, pack_into=settings.data_dir / "cluster")
     try:
         _refuse_what_only_this_machine_has(settings, spark, store)

@@ -1,7 +1,7 @@
-"""The driver's line to Redis: an event loop on a thread of its own, because Spark's calls block the driver for minutes.
+"""The driver's line to Redis, and its lead: an event loop on a thread of its own, which does what it is asked.
 
-The thread also renews the lease. A thread that renews what a wedged process holds would keep it for ever; this one
-stops when the driver has not said for `patience_s` that it is getting on.
+The driver's own thread renews the lease, and no other: whoever hangs loses it. What blocks for minutes, Spark and long
+statements, runs on a thread beside, and is attended to from here for as long as it shows signs of getting on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from fleet.clock import SystemClock
@@ -30,7 +31,8 @@ from fleet.state.tracked import which_are_tracked
 from spark.sources.publish import PRODUCER, is_own
 
 T = TypeVar("T")
-PATIENCE_S = 900.0
+PATIENCE_S = 300.0
+_LOST = "the lead over the feed is lost"
 _WAITS_FOR_TTLS = 3
 """Who was killed holds the lead for one more TTL; who still has it after three is alive."""
 
@@ -40,13 +42,12 @@ class Line:
         self._redis_url = redis_url
         self._sqs_endpoint = sqs_endpoint
         self._ttl_ms = ttl_ms
+        self._beat_s = ttl_ms / 10_000
         self._patience_s = patience_s
-        self._got_on_at = time.monotonic()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="line-to-redis", daemon=True)
         self._client: Client | None = None
         self._lease: Lease | None = None
-        self._renewing: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Line:
         self._thread.start()
@@ -71,15 +72,55 @@ class Line:
     @property
     def fence(self) -> int:
         """What every write of ours carries. Fenced, once the lead is lost."""
-        assert self._lease is not None
-        if not self._lease.held:
-            raise Fenced("the lead over the feed is lost")
-        self._got_on_at = time.monotonic()
-        return int(self._lease.epoch)
+        self.keep()
+        return int(self._held().epoch)
+
+    def keep(self) -> None:
+        """Say that we are getting on: renew the lead if it is time to. Fenced, once it is lost."""
+        lease = self._held()
+        if lease.ageing and not self._ask(lease.renew()):
+            raise Fenced(_LOST)
+
+    def attend(self, work: Callable[[], T], *, progress: Callable[[], object] = lambda: None) -> T:
+        """Do what takes long, on a thread beside, and keep the lead meanwhile.
+
+        Fenced if the lead is lost, or given up because `progress` has said the same for `patience_s`. The work is left
+        to itself then: nothing that it still does may count, which its fence sees to.
+        """
+        doing: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                doing.set_result(work())
+            except BaseException as error:
+                doing.set_exception(error)
+
+        # A daemon: work that hangs must not keep the process when it is told to end.
+        threading.Thread(target=do, name="attended", daemon=True).start()
+        said, since, looked = progress(), time.monotonic(), time.monotonic()
+        while not wait([doing], self._beat_s).done:
+            self.keep()
+            now = time.monotonic()
+            if now - looked < min(1.0, self._patience_s / 4):
+                continue
+            says, looked = progress(), now
+            if says != said:
+                said, since = says, now
+            elif now - since > self._patience_s:
+                self._give_up()
+                raise Fenced(f"nothing got on for {self._patience_s:g} s: the lead is given up")
+        return doing.result()
+
+    def rest(self, stopping: threading.Event, seconds: float) -> None:
+        """Wait, and keep the lead."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not stopping.wait(min(left, self._beat_s)):
+            self.keep()
+        self.keep()
 
     def try_to_lead(self) -> bool:
-        self._got_on_at = time.monotonic()
-        return self._ask(self._try_to_lead())
+        assert self._lease is not None
+        return self._ask(self._lease.acquire())
 
     def lead(self) -> None:
         """Wait for the lead as long as it may be a dead driver's; FleetError if it is a living one's."""
@@ -90,20 +131,16 @@ class Line:
                 raise FleetError(f"{holder.owner if holder else 'another'} feeds the queue: nothing was done here")
             time.sleep(min(1.0, (holder.remaining_ms if holder else 0) / 1000 + 0.01))
 
-    async def _try_to_lead(self) -> bool:
+    def _held(self) -> Lease:
         assert self._lease is not None
-        if self._renewing is not None:
-            self._renewing.cancel()
-        if not await self._lease.acquire():
-            return False
-        self._renewing = asyncio.get_running_loop().create_task(self._renew(self._lease))
-        return True
+        if not self._lease.held:
+            raise Fenced(_LOST)
+        return self._lease
 
-    async def _renew(self, lease: Lease) -> None:
-        while time.monotonic() - self._got_on_at < self._patience_s:
-            await asyncio.sleep(self._ttl_ms / 3000)
-            if not await lease.renew():
-                return
+    def _give_up(self) -> None:
+        assert self._lease is not None
+        with contextlib.suppress(StateError):
+            self._ask(self._lease.release())
 
     # What the driver asks -------------------------------------------------------------------------
 
@@ -141,8 +178,6 @@ class Line:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 
     async def _close(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
         if self._lease is not None:
             with contextlib.suppress(StateError):
                 await self._lease.release()

@@ -75,6 +75,19 @@ class Spark:
             self._session = self._open()
         return self._session
 
+    def progress(self) -> object:
+        """Something that changes while Spark gets on: which stages run, and how many of their tasks are done."""
+        if self._session is None:
+            return None
+        tracker = self._session.sparkContext.statusTracker()
+        stages = ((stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds())
+        return [(stage, info and info.numCompletedTasks) for stage, info in stages]
+
+    def cancel(self) -> None:
+        """What runs is of no use any more."""
+        if self._session is not None:
+            self._session.sparkContext.cancelAllJobs()
+
     def close(self) -> None:
         if self._session is not None:
             session, self._session = self._session, None

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from fleet import failpoint
 from spark import schemas
 from spark.jobs.setup import Setup, spark_errors
 from spark.sources.ledger import Epoch, Refused
-from spark.sources.publish import is_own, publisher, raise_trouble
+from spark.sources.publish import Destination, is_own, publisher, raise_trouble
 from spark.transforms.plan import Limits, plan
 
 FULL_AT = 0.9
@@ -47,24 +47,32 @@ def room(setup: Setup) -> int:
 
 def freeze(setup: Setup, *, most: int) -> Epoch | None:
     """The next epoch. None: nothing is due that its group does not hold."""
-    fence, now_ms, feed = setup.line.fence, setup.now_ms(), setup.feed
+    claims = setup.attend(lambda: _planned(setup, most))
+    if claims.num_rows == 0:
+        return None
+    rows, fence = (_rows(part) for part in claims.to_batches(10_000)), setup.line.fence
+    epoch = setup.attend(
+        lambda: setup.ledger.freeze(rows, jobs=claims.num_rows, fence=fence, now_ms=setup.now_ms())
+    )  # fmt: skip
+    failpoint.hit("feed-frozen")
+    return epoch
+
+
+def _planned(setup: Setup, most: int) -> Any:
+    now_ms, feed = setup.now_ms(), setup.feed
     jobs = setup.ask("to_plan", now_ms=now_ms, window=feed.window)
     planned = plan(jobs, now_ms=now_ms, limits=Limits(window=feed.window, room=most, shards=feed.shards))
     with spark_errors():
-        claims = planned.toArrow()
-    if claims.num_rows == 0:
-        return None
-    epoch = setup.ledger.freeze(
-        (_rows(part) for part in claims.to_batches(10_000)), jobs=claims.num_rows, fence=fence, now_ms=setup.now_ms()
-    )
-    failpoint.hit("feed-frozen")
-    return epoch
+        return planned.toArrow()
 
 
 def finish(setup: Setup, epoch: Epoch) -> Done:
     """From wherever the last driver left it."""
     sent, seen, refused = publish(setup, epoch) if epoch.state == "frozen" else (0, 0, [])
-    marked = setup.ledger.mark(epoch.number, refused=refused, fence=setup.line.fence, now_ms=setup.now_ms())
+    fence = setup.line.fence
+    marked = setup.attend(
+        lambda: setup.ledger.mark(epoch.number, refused=refused, fence=fence, now_ms=setup.now_ms())
+    )  # fmt: skip
     failpoint.hit("feed-marked")
     return Done(
         epoch=epoch.number, claimed=epoch.jobs, sent=sent, seen=seen, refused=len(refused), marked=marked
@@ -72,11 +80,8 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
 
 
 def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
-    shards = tuple(setup.ledger.shards_of(epoch.number))
-    claims: DataFrame = setup.ask("to_publish", epoch=epoch.number, shards=shards)
     to = replace(setup.to, fence=setup.line.fence)
-    with spark_errors():
-        said = claims.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
+    said = setup.attend(lambda: _said(setup, epoch, to))
     refused: list[Refused] = []
     for row in said:
         if row.refused_job is not None:
@@ -86,6 +91,13 @@ def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
     setup.ledger.published(epoch.number, fence=setup.line.fence)
     failpoint.hit("feed-published")
     return sum(row.sent for row in said), sum(row.seen for row in said), refused
+
+
+def _said(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
+    shards = tuple(setup.ledger.shards_of(epoch.number))
+    claims: DataFrame = setup.ask("to_publish", epoch=epoch.number, shards=shards)
+    with spark_errors():
+        return claims.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
 
 
 def _rows(part: Any) -> list[dict[str, Any]]:

@@ -30,7 +30,9 @@ def fan_out(setup: Setup, *, most: int = BATCH) -> tuple[int, int]:
     taken = take(setup.engine, batch, most)
     if not taken:
         return 0, 0
-    made = _insert(setup, jobs_of(setup.ask("events_of_batch", batch=batch), setup.ask("subscriptions")))
+    made = setup.attend(
+        lambda: _insert(setup, jobs_of(setup.ask("events_of_batch", batch=batch), setup.ask("subscriptions")))
+    )
     # Asked again: a driver that was replaced in the meantime lets nothing go, its successor has taken it over.
     release(setup.engine, _token(setup.line.fence))
     return taken, made
@@ -55,9 +57,12 @@ def release(engine: Engine, batch: int) -> None:
 
 def look_back(setup: Setup, subscription: str, *, since_ms: int) -> int:
     """Jobs for one subscription, of events that came before it: how many were new. Done again, it changes nothing."""
-    _ = setup.line.fence
-    asking = setup.ask("subscriptions").filter(F.col("name") == subscription)
-    return _insert(setup, jobs_of(setup.ask("past_events", since_ms=since_ms), asking))
+
+    def made() -> int:
+        asking = setup.ask("subscriptions").filter(F.col("name") == subscription)
+        return _insert(setup, jobs_of(setup.ask("past_events", since_ms=since_ms), asking))
+
+    return setup.attend(made)
 
 
 def _insert(setup: Setup, jobs: DataFrame) -> int:

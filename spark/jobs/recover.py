@@ -25,17 +25,26 @@ def recover(setup: Setup) -> Recovered:
     if oldest_waiting_ms is None:
         return Recovered(0, 0)
     threshold_ms = setup.feed.stale_queued_threshold_minutes * 60_000
-    jobs = setup.ask("under_way")
-    silent = suspects(jobs, now_ms=now_ms, threshold_ms=threshold_ms, oldest_waiting_ms=oldest_waiting_ms)
-    with spark_errors():
-        ids = [row.id for row in silent.orderBy("sequence", "created_ms", "id").select("id").limit(MOST).collect()]
+    limits = {"now_ms": now_ms, "threshold_ms": threshold_ms, "oldest_waiting_ms": oldest_waiting_ms}
+    ids = setup.attend(lambda: _suspects(setup, limits))
     lost = sorted(set(ids) - setup.line.tracked(ids))
     if not lost:
         return Recovered(0, 0)
+    rows = setup.attend(lambda: _to_reset(setup, lost))
+    return Recovered(len(lost), setup.attend(lambda: setup.ledger.reset(rows, fence=fence)))
+
+
+def _suspects(setup: Setup, limits: dict[str, int]) -> list[str]:
+    silent = suspects(setup.ask("under_way"), **limits)
+    with spark_errors():
+        return [row.id for row in silent.orderBy("sequence", "created_ms", "id").select("id").limit(MOST).collect()]
+
+
+def _to_reset(setup: Setup, lost: list[str]) -> list[tuple[str, int, str]]:
     table = setup.spark.session.createDataFrame([(one,) for one in lost], "id string")
     with spark_errors():
-        rows = to_reset(jobs, table).orderBy(F.col("id")).collect()
-    return Recovered(len(lost), setup.ledger.reset([(r.id, r.attempt, r.status) for r in rows], fence=fence))
+        rows = to_reset(setup.ask("under_way"), table).orderBy(F.col("id")).collect()
+    return [(row.id, row.attempt, row.status) for row in rows]
 
 
 def _oldest_waiting_ms(setup: Setup, now_ms: int) -> int | None:

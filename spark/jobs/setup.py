@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
-from fleet.errors import FleetError
+from fleet.errors import Fenced, FleetError
 from fleet.settings import FeedSettings
 from spark.line import Line
 from spark.session import Spark
 from spark.sources import store
 from spark.sources.ledger import Ledger
 from spark.sources.publish import Destination
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,14 @@ class Setup:
     @property
     def ledger(self) -> Ledger:
         return Ledger(self.engine)
+
+    def attend(self, work: Callable[[], T]) -> T:
+        """Do what may take long, and keep the lead over it."""
+        try:
+            return self.line.attend(work, progress=self.spark.progress)
+        except Fenced:
+            self.spark.cancel()
+            raise
 
     def ask(self, question: str, *, shards: tuple[int, ...] = (), **asked: int) -> DataFrame:
         url = self.engine.url.render_as_string(hide_password=False)

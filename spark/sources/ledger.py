@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, delete, exists, func, insert, or_, select, text, update
 
 from fleet.errors import Fenced
 from fleet.jobs.database import reading, writing
@@ -19,6 +19,8 @@ from fleet.jobs.schema import claims, dispatch_jobs, epochs
 
 _KEEP_MS = 24 * 3600 * 1000
 _ROWS = 5000
+ASLEEP_MS = 30_000
+"""A transaction in which nothing is said for so long is the database's to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Ledger:
     def published(self, epoch: int, *, fence: int) -> None:
         with writing(self._engine) as connection:
             _newest(connection, fence)
-            connection.execute(update(epochs).where(epochs.c.epoch == epoch).values(state="published"))
+            # Not from `marked`: a driver that fell asleep right here must not open it again.
+            this = and_(epochs.c.epoch == epoch, epochs.c.state == "frozen")
+            connection.execute(update(epochs).where(this).values(state="published"))
 
     def mark(self, epoch: int, *, refused: Sequence[Refused], fence: int, now_ms: int) -> int:
         """QUEUED, where still PENDING with the attempt that was claimed: how many."""
@@ -133,6 +137,9 @@ class Ledger:
 
 
 def _newest(connection: Connection, fence: int) -> int:
+    if connection.dialect.name == "postgresql":
+        # Of a driver that is stopped in here: its successor would wait for its rows for ever.
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {ASLEEP_MS}"))
     number, newest_fence = connection.execute(select(func.max(epochs.c.epoch), func.max(epochs.c.fence))).one()
     if newest_fence is not None and newest_fence > fence:
         raise Fenced("another driver has taken over the feed")

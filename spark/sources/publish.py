@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from fleet import failpoint
 from fleet.errors import Fenced, FleetError, InvalidMessage, StateError
 from fleet.jobs.app_key import token_of
-from fleet.message import Message, decode, encode
+from fleet.message import DispatchMode, Message, decode, encode
 from fleet.sources import own
 from fleet.sources.base import Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher
@@ -108,8 +108,15 @@ def message_of(row: dict[str, Any], to: Destination) -> Message:
         auth_token=token_of(to.key, row["job_id"]),
         mediation_target=f"{to.endpoint}{mark}attempt={row['attempt']}",
         message_group_id=_group_at_queue(row),
-        dispatch_mode=row["mode"],
+        dispatch_mode=_mode_at_router(row),
     )
+
+
+def _mode_at_router(row: dict[str, Any]) -> DispatchMode:
+    # The endpoint acks whatever the target said. What a router sees fail is our own server, or a job that a dead one
+    # still has: no reason to let the rest of a group overtake, whatever its jobs do after an error of their target.
+    ordered: bool = row["message_group"] is not None and row["mode"] != "IMMEDIATE"
+    return "BLOCK_ON_ERROR" if ordered else row["mode"]
 
 
 def _group_at_queue(row: dict[str, Any]) -> str | None:
@@ -199,5 +206,6 @@ def _answer(said: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def _pass_failpoint(to: Destination) -> None:
     # The driver is another process than this one; a place of its own it has none while it waits for us.
-    if failpoint.hit(FAILPOINT) == "kill-driver":
-        os.kill(to.driver_pid, signal.SIGKILL)
+    signals = {"kill-driver": signal.SIGKILL, "stop-driver": signal.SIGSTOP}
+    if (action := failpoint.hit(FAILPOINT)) in signals:
+        os.kill(to.driver_pid, signals[action])

@@ -36,6 +36,8 @@ FEED = ("feed-frozen", "feed-publishing", "feed-published", "feed-marked")
 """Every place where a driver can be killed."""
 QUEUE = "dispatch"
 PATIENCE_S = 110.0
+_STAYS_MS = 30_000
+"""A driver renews its lead while it works; a test looks around meanwhile."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Ground:
     redis: RedisServer
     spark: Spark
     database: str = ""
-    ttl_ms: int = 1000
+    ttl_ms: int = 2000
     feed: FeedSettings = field(default_factory=lambda: FeedSettings(shards=2, master="local[1]"))
     said: list[str] = field(default_factory=list)
 
@@ -76,8 +78,8 @@ class Ground:
         """`count` jobs, dealt out to the groups g0, g1 …; all of a group have one mode."""
         jobs = [
             NewJob(
-                target_url=target_url, payload="{}", msg_group=f"{group}{number % groups}" if groups else None,
-                mode=modes[(number % max(groups, 1)) % len(modes)], **fields,
+                target_url=target_url, msg_group=f"{group}{number % groups}" if groups else None,
+                mode=modes[(number % max(groups, 1)) % len(modes)], **{"payload": "{}", **fields},
             )
             for number in range(count)
         ]  # fmt: skip
@@ -135,10 +137,10 @@ class Ground:
     # Drivers --------------------------------------------------------------------------------------
 
     @contextmanager
-    def driver(self, **feed: Any) -> Iterator[Feed]:
+    def driver(self, *, ttl_ms: int = _STAYS_MS, **feed: Any) -> Iterator[Feed]:
         """One in this process, with the session that all tests share. It does not lead yet."""
         settings = dataclasses.replace(self.settings, feed=dataclasses.replace(self.feed, **feed))
-        line = Line(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=self.ttl_ms)
+        line = Line(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=ttl_ms)
         with line:
             setup = Setup(
                 spark=self.spark, engine=self.store.engine, line=line, feed=settings.feed, to=destination(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -62,9 +61,7 @@ def test_once_with_nothing_due_needs_no_spark_and_says_so_in_one_line(ground: Gr
 def test_once_does_nothing_while_another_leads(ground: Ground, fleet: Fleet) -> None:
     ground.add(1, groups=1)
     with ground.leading():
-        began = time.monotonic()
         done = fleet.run("feed", "once", FLEET_LEASE_TTL_MS="300")
-        assert time.monotonic() - began < 20
     assert done.code == 1
     assert "feeds the queue: nothing was done here" in done.err
     assert ground.states() == {("PENDING", 1): 1}

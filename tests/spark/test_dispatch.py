@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -54,7 +56,7 @@ def test_a_message_says_what_the_processing_endpoint_needs(ground: Ground) -> No
         "authToken": token,
         "mediationTarget": "http://here/api/dispatch/process?attempt=1",
         "messageGroupId": "g0",
-        "dispatchMode": "NEXT_ON_ERROR",
+        "dispatchMode": "BLOCK_ON_ERROR",  # of the call to our own server, not of the job
     }
 
 
@@ -70,7 +72,7 @@ def test_an_epoch_is_no_larger_than_the_room_that_is_left(ground: Ground) -> Non
 
 def test_a_second_driver_publishes_nothing(ground: Ground) -> None:
     ground.add(10, groups=10)
-    with ground.leading() as first, ground.driver() as second:
+    with ground.leading() as first, ground.driver(ttl_ms=200) as second:
         assert not second.setup.line.try_to_lead()
         with pytest.raises(FleetError, match="feeds the queue"):
             second.setup.line.lead()
@@ -102,6 +104,9 @@ class _Sleepwalker:
 
     def __init__(self, fence: int) -> None:
         self.fence = fence
+
+    def attend(self, work: Callable[[], Any], **_: object) -> Any:
+        return work()
 
 
 def test_a_job_that_no_router_would_take_ends_in_error_and_stops_no_other(ground: Ground) -> None:
