@@ -9,13 +9,11 @@ from fleet.jobs.schema import dispatch_jobs
 from spark.sources.queries import of_group
 from spark.why import job_of, verdicts
 
-_MANY = 100_000
-
 
 def explain(engine: Engine, job_id: str, *, now_ms: int, window: int) -> str | None:
     """None: there is no such job."""
     with reading(engine) as connection:
-        rows = connection.execute(of_group(job_id).limit(_MANY)).mappings().all()
+        rows = connection.execute(of_group(job_id)).mappings().all()
         last_error = connection.execute(
             select(func.coalesce(dispatch_jobs.c.last_error, "")).where(dispatch_jobs.c.id == job_id)
         ).scalar()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql.types import StructType
-from sqlalchemy import Select, and_, case, func, or_, select
+from sqlalchemy import Select, and_, case, func, or_, select, tuple_
 
 from fleet.jobs.schema import claims, dispatch_attempts, dispatch_jobs, events, subscriptions
 from spark import schemas
@@ -51,10 +51,12 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
 
 
 def of_group(job_id: str) -> Select[Any]:
-    """A job, and all of its group that is not over."""
-    group = select(_J.msg_group).where(_J.id == job_id).scalar_subquery()
-    unfinished = _J.status.in_(("PENDING", "QUEUED", "IN_PROGRESS", "ERROR"))
-    return select(*_DECIDED_BY).where(or_(_J.id == job_id, and_(_J.msg_group == group, unfinished)))
+    """A job, and what its group has before it or out: all that its turn depends on."""
+    one = dispatch_jobs.alias("one")
+    place = tuple_(_J.sequence, _J.created_ms, _J.id)
+    before = and_(_J.status.in_(("PENDING", "ERROR")), place < tuple_(one.c.sequence, one.c.created_ms, one.c.id))
+    siblings = and_(_J.msg_group == one.c.msg_group, or_(before, _J.status.in_(("QUEUED", "IN_PROGRESS"))))
+    return select(*_DECIDED_BY).join(one, one.c.id == job_id).where(or_(_J.id == job_id, siblings))
 
 
 def under_way() -> Select[Any]:

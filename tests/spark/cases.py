@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
+import dataclasses
+from collections.abc import Sequence
+from random import Random
 
+from hypothesis import strategies as st
+from sqlalchemy import Engine, delete, insert
+
+from fleet.jobs.database import writing
+from fleet.jobs.schema import dispatch_jobs
 from spark.why import Job
 
 NOW_MS = 1_000_000
@@ -34,3 +41,46 @@ def one_job(draw: st.DrawFn, number: int) -> Job:
 @st.composite
 def job_tables(draw: st.DrawFn, most: int = 40) -> list[Job]:
     return [draw(one_job(number)) for number in range(draw(st.integers(0, most)))]
+
+
+SOME_MODES = (MODES, MODES, ("NEXT_ON_ERROR",), ("BLOCK_ON_ERROR",), ("NEXT_ON_ERROR", "BLOCK_ON_ERROR"))
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> list[Job]:
+    """Few groups that are deep: what matters of them stands behind more jobs than a window or a head has.
+
+    Made from a seed, as hypothesis alone draws small things; and not all of any kind in each, as one job that is out
+    or late in front would hide what stands behind it.
+    """
+    chance = Random(draw(st.integers(0, 2**32 - 1)))
+    groups = chance.sample(GROUPS, draw(st.integers(1, 3)))
+    modes = draw(st.sampled_from(SOME_MODES))
+    out, later, again, expires = (draw(st.sampled_from([0.0, 0.05, 0.5])) for _ in range(4))
+    return [
+        Job(
+            id=f"{chance.choice('azAZ_é')}{number}",
+            message_group=chance.choice(groups),
+            mode=chance.choice(modes),
+            status=chance.choice(STATUSES[3:]) if chance.random() < out else "PENDING",
+            sequence=chance.choice([1, 99, 99, 100]),
+            created_ms=chance.randint(1, 30),
+            attempt=2 if chance.random() < again else 1,
+            scheduled_ms=chance.choice([NOW_MS + 1, FAR_MS]) if chance.random() < later else chance.choice(PAST),
+            expires_ms=chance.choice([1, NOW_MS]) if chance.random() < expires else chance.choice([None, NOW_MS + 1]),
+        )
+        for number in range(draw(st.integers(10, 100)))
+    ]
+
+
+PAST = (None, None, 0, NOW_MS - 1, NOW_MS)
+
+
+def put(engine: Engine, jobs: Sequence[Job]) -> None:
+    """These, and no other, into the store."""
+    rest = {"target_url": "", "payload": "", "pool": ""}
+    rows = [dataclasses.asdict(job) | rest for job in jobs]
+    with writing(engine) as connection:
+        connection.execute(delete(dispatch_jobs))
+        if rows:
+            connection.execute(insert(dispatch_jobs), [row | {"msg_group": row.pop("message_group")} for row in rows])

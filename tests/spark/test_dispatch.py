@@ -8,18 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlalchemy import delete, insert
 
 from fleet.errors import Fenced, FleetError
-from fleet.jobs.database import open_engine, parse_url, reading
-from fleet.jobs.schema import dispatch_jobs, migrate
-from spark import why
 from spark.explain import explain
-from spark.sources.queries import to_plan
-from spark.why import Job, job_of
-from tests.spark.cases import NOW_MS, job_tables
 from tests.spark.driver import Ground
 
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
@@ -135,29 +126,3 @@ def test_explain_names_the_job_that_stands_before(ground: Ground) -> None:
     assert said is not None
     assert said.endswith(f"does not go: {first} stands before it and is ERROR")
     assert explain(ground.store.engine, "none", now_ms=0, window=1) is None
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(jobs=job_tables(), window=st.integers(1, 3))
-def test_the_head_of_each_group_is_enough_for_a_plan(
-    tmp_path_factory: pytest.TempPathFactory, jobs: list[Job], window: int
-) -> None:
-    engine = open_engine(parse_url(f"sqlite:///{tmp_path_factory.getbasetemp() / 'head.db'}"), connections=1)
-    migrate(engine)
-    with engine.connect() as connection, connection.begin():
-        connection.execute(delete(dispatch_jobs))
-        for job in jobs:
-            row = {
-                **dataclasses.asdict(job),
-                "msg_group": job.message_group,
-                "target_url": "",
-                "payload": "",
-                "pool": "",
-            }
-            row.pop("message_group")
-            connection.execute(insert(dispatch_jobs), [row])
-    with reading(engine) as connection:
-        heads = [job_of(dict(row)) for row in connection.execute(to_plan(now_ms=NOW_MS, window=window)).mappings()]
-    engine.dispose()
-    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=2)
-    assert why.plan(heads, now_ms=NOW_MS, window=window, room=100, shards=2) == whole

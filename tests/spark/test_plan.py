@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.testing import assertDataFrameEqual
 
+from fleet.jobs.database import reading
+from fleet.jobs.store import JobStore, open_store
+from fleet.settings import DatabaseSettings, Settings
 from spark import schemas, why
+from spark.sources.queries import of_group, to_plan
+from spark.sources.store import ask
 from spark.transforms.plan import Limits, plan
-from spark.why import Job
-from tests.spark.cases import FAR_MS, NOW_MS, job_tables
+from spark.why import Job, job_of
+from tests.spark.cases import FAR_MS, NOW_MS, crowds, job_tables, put
 
 QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 
@@ -23,18 +29,78 @@ def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     return session.createDataFrame([tuple(getattr(job, name) for name in names) for job in jobs], schemas.JOBS)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(jobs=job_tables(), window=st.integers(1, 4), room=st.integers(1, 12), shards=st.integers(1, 3))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    jobs=st.one_of(job_tables(), crowds()),
+    window=st.integers(1, 4),
+    room=st.sampled_from([1, 4, 12, 500]),
+    shards=st.integers(1, 3),
+)
 def test_the_plan_of_spark_is_the_plan_of_the_oracle(
     session: SparkSession, jobs: list[Job], window: int, room: int, shards: int
 ) -> None:
     found = plan(table(session, jobs), now_ms=NOW_MS, limits=Limits(window=window, room=room, shards=shards))
+    assert found.schema.names == schemas.CLAIMS.names
+    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, shards)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=crowds(), window=st.integers(1, 3))
+def test_the_heads_that_are_read_of_a_store_are_enough_for_the_plan(
+    store: JobStore, jobs: list[Job], window: int
+) -> None:
+    put(store.engine, jobs)
+    with reading(store.engine) as connection:
+        rows = connection.execute(to_plan(now_ms=NOW_MS, window=window)).mappings().all()
+    assert claims_of_the_oracle([job_of(dict(row)) for row in rows], window, 500, 2) == claims_of_the_oracle(
+        jobs, window, 500, 2
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=crowds(), window=st.integers(1, 3))
+def test_what_explain_reads_of_a_group_says_the_same_of_a_job(store: JobStore, jobs: list[Job], window: int) -> None:
+    put(store.engine, jobs)
+    whole = why.verdicts(jobs, now_ms=NOW_MS, window=window)
+    for job in jobs[:5]:
+        with reading(store.engine) as connection:
+            rows = connection.execute(of_group(job.id)).mappings().all()
+        read = why.verdicts([job_of(dict(row)) for row in rows], now_ms=NOW_MS, window=window)
+        assert read[job.id] == whole[job.id]
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=crowds(), window=st.integers(1, 3), room=st.sampled_from([7, 500]))
+def test_what_spark_plans_of_a_store_is_what_the_oracle_plans_of_all_its_jobs(
+    session: SparkSession, store: JobStore, jobs: list[Job], window: int, room: int
+) -> None:
+    put(store.engine, jobs)
+    url = store.engine.url.render_as_string(hide_password=False)
+    found = plan(
+        ask(session, url, "to_plan", now_ms=NOW_MS, window=window),
+        now_ms=NOW_MS,
+        limits=Limits(window=window, room=room, shards=2),
+    )
+    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, 2)
+
+
+def claims_in(found: DataFrame) -> list[tuple[object, ...]]:
+    """By shard and place: rows of a table have no order, `seq` is their order."""
+    return sorted((tuple(row) for row in found.collect()), key=lambda claim: claim[:2])
+
+
+def claims_of_the_oracle(jobs: list[Job], window: int, room: int, shards: int) -> list[tuple[object, ...]]:
     by_id = {job.id: job for job in jobs}
-    expected = [
-        (shard, seq, job_id, attempt, by_id[job_id].message_group)
-        for shard, seq, job_id, attempt in why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards)
-    ]
-    assertDataFrameEqual(found, session.createDataFrame(expected, schemas.CLAIMS), ignoreNullable=True)
+    planned = why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards)
+    claims = [(shard, seq, job, attempt, by_id[job].message_group) for shard, seq, job, attempt in planned]
+    return sorted(claims, key=lambda claim: claim[:2])
+
+
+@pytest.fixture
+def store(database_url: str, tmp_path: Path) -> Iterator[JobStore]:
+    made = open_store(Settings(data_dir=tmp_path, database=DatabaseSettings(url=database_url)), durable=False)
+    yield made
+    made.close()
 
 
 @settings(max_examples=300, deadline=None)
@@ -110,6 +176,21 @@ def group(*given: str) -> list[Job]:
 def test_a_mode_goes_as_it_promises(jobs: list[str], goes: list[str]) -> None:
     made = group(*jobs)
     assert [row[2] for row in why.plan(made, now_ms=NOW_MS, window=3, room=100, shards=1)] == goes
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs=crowds(), window=st.integers(1, 3))
+def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int) -> None:
+    """Nothing is out, failed, early or to be tried again: then its first job goes, and each IMMEDIATE one."""
+    found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
+    for name in {job.message_group for job in jobs} - {None}:
+        group = sorted(
+            (job for job in jobs if job.message_group == name and not expired(job)), key=lambda job: job.place
+        )
+        due = [job for job in group if job.status == PENDING and (job.scheduled_ms or 0) <= NOW_MS]
+        assert all(found[job.id].goes for job in due if job.mode == "IMMEDIATE")
+        if group and due == group:
+            assert found[min(group, key=lambda job: job.place).id].goes
 
 
 @settings(max_examples=200, deadline=None)
