@@ -10,6 +10,7 @@ FleetError
 ├── SourceError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
+├── SparkGone               the Spark that a driver works with has ended; it has to begin anew
 ├── InvalidJob              a job, an event or a subscription that can never be accepted
 └── JobStoreError           the database of jobs refuses the call
     └── JobStoreUnavailable it cannot be reached just now; trying again may help
@@ -59,6 +60,10 @@ class SourceUnavailable(SourceError):
 
 class SourceFull(SourceError):
     """The queue cannot take more messages."""
+
+
+class SparkGone(FleetError):
+    """Spark has ended."""
 
 
 class InvalidJob(FleetError):

@@ -18,9 +18,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fleet.config import nearest, shown_uri
 from fleet.errors import InvalidConfig
+from fleet.message import DEFAULT_POOL
+from fleet.scheduler_names import SCHEDULER, name_queue
 
 HttpVersion = Literal["HTTP_2", "HTTP_1_1"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+QueueType = Literal["", "EMBEDDED", "SQS", "ACTIVEMQ"]
 
 DEFAULT_FILE = "fleet.toml"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
@@ -115,11 +118,18 @@ class FeedSettings:
     batch_size: int = _setting(20_000, env="DISPATCH_SCHEDULER_BATCH_SIZE", least=1)
     """The most jobs in an epoch."""
     queue_url: str = _setting("fleet://dispatch", env="DISPATCH_SCHEDULER_QUEUE_URL", hidden=True)
+    queue_type: QueueType = field(default="", metadata={"env": "DISPATCH_SCHEDULER_QUEUE_TYPE"})
+    """Empty: whatever `queue_url` says. EMBEDDED alone makes one: the file `embedded_db_path`."""
+    embedded_db_path: str = _setting("", env="DISPATCH_SCHEDULER_EMBEDDED_DB_PATH")
+    """Empty: `dispatch-queue.db` in `data_dir`."""
+    default_dispatch_pool_code: str = _setting(DEFAULT_POOL, env="DISPATCH_SCHEDULER_DEFAULT_DISPATCH_POOL_CODE")
+    """The pool of a message whose job names none."""
     max_depth: int = _setting(200_000, least=1)
     """Messages in the queue beyond which nothing is published."""
     window: int = _setting(10, least=1)
     """NEXT_ON_ERROR jobs of one group that are out at a time."""
-    shards: int = _setting(4, least=1)
+    shards: int = _setting(4, env="DISPATCH_SCHEDULER_MAX_CONCURRENT_GROUPS", least=1)
+    """How many publish at a time, a group always in one of them."""
     dedup_s: float = _setting(3600.0, least=1)
     """How long our own queue remembers what was published: a driver that crashed must be back by then."""
     processing_endpoint: str = _setting("", env="DISPATCH_SCHEDULER_PROCESSING_ENDPOINT")
@@ -186,6 +196,7 @@ def load(
     if redis_url:
         values["redis", "url"] = redis_url
     values.setdefault(("", "data_dir"), directory / ".fleet")
+    name_queue(values, base=directory)
 
     sections: dict[str, dict[str, Any]] = {}
     for (section, name), value in values.items():
@@ -229,6 +240,10 @@ def _from_file(document: Mapping[str, Any], file: str, *, base: Path) -> dict[tu
     for top, content in document.items():
         if top in ("queues", "pools"):
             continue
+        if top == SCHEDULER and isinstance(content, dict):
+            # What `[feed]` says wins, above or below.
+            values = _from_scheduler(content, problems, base=base) | values
+            continue
         if top in _SECTIONS and not isinstance(content, dict):
             problems.append(f"[{top}] must be a table")
             continue
@@ -246,6 +261,23 @@ def _from_file(document: Mapping[str, Any], file: str, *, base: Path) -> dict[tu
                 problems.append(f"{label}: {error}")
     if problems:
         raise InvalidConfig(f"{file}: {'; '.join(problems)}")
+    return values
+
+
+def _from_scheduler(table: Mapping[str, Any], problems: list[str], *, base: Path) -> dict[tuple[str, str], Any]:
+    """`[dispatch-scheduler]`, as seed 004 writes its properties: 5s, 20, true."""
+    by_name = {metadata.get("env"): (section, name, kind, metadata) for section, name, kind, metadata in _fields()}
+    values: dict[tuple[str, str], Any] = {}
+    for given, value in table.items():
+        found = by_name.get(f"{SCHEDULER}-{given}".replace("-", "_").upper())
+        if found is None:
+            problems.append(f"[{SCHEDULER}] {given}: unknown")
+            continue
+        section, name, kind, metadata = found
+        try:
+            values[section, name] = _converted((section, name), value, kind, metadata, from_text=False, base=base)
+        except ValueError as error:
+            problems.append(f"[{SCHEDULER}] {given}: {error}")
     return values
 
 

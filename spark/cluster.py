@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
 
+from fleet.errors import FleetError
 from spark import pack
 
+_LOOK_S = 5.0
+_PR_SET_PDEATHSIG = 1
 _HERE = Path(__file__).parents[1]
 
 
@@ -19,9 +25,30 @@ def submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def end_with_spark_submit() -> None:
+    """Who stops it ends its JVM alone, and we would go on for ever, leading, without a Spark."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
 def is_local(master: str) -> bool:
     """On this machine alone: what it has, executors have."""
     return master.startswith("local")
+
+
+def look_for(master: str) -> None:
+    """Spark itself asks a standalone master for a minute, and ends without a word on why."""
+    if not master.startswith("spark://"):
+        return
+    troubles = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_S).close()
+        except (OSError, ValueError) as error:
+            troubles.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise FleetError(f"no Spark at {master}: {'; '.join(troubles)}")
 
 
 class Shipping:
@@ -30,7 +57,7 @@ class Shipping:
     def __init__(self, *, directory: Path) -> None:
         self._directory = directory
         # A Python that somebody has chosen for them has what it needs.
-        self._with_environment = "PYSPARK_PYTHON" not in os.environ
+        self._with_environment = not os.environ.get("PYSPARK_PYTHON")
 
     def prepare(self) -> Mapping[str, str]:
         """Before the session: options for it. PySpark looks for its Python in the environment alone."""
@@ -51,7 +78,7 @@ class Shipping:
 
 def show_python_our_code() -> None:
     """Python that a JVM of ours starts: the same as this one, and it finds what this one finds."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
     path = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     if str(_HERE) not in path:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_HERE), *path])

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet.errors import Fenced, FleetError, InvalidConfig
+from fleet.errors import Fenced, FleetError, InvalidConfig, SparkGone
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import JobStore, open_store
 from fleet.nouns import number
 from fleet.settings import Settings
-from spark.cluster import is_local, submitted
+from spark.cluster import end_with_spark_submit, is_local, submitted
 from spark.jobs import dispatch, fan_out
 from spark.jobs.dispatch import Done
 from spark.jobs.recover import Recovered, recover
@@ -177,6 +177,9 @@ class Feed:
                 self._lead(stopping)
             except Fenced as lost:
                 self._say(str(lost))
+            except SparkGone:
+                # Nothing here brings it back; whoever started us can.
+                raise
             except FleetError as error:
                 self.progress.flush()
                 self._say(f"{error}; trying again in {_PAUSE_AFTER_TROUBLE_S:g} s")
@@ -227,6 +230,7 @@ def opened(
     try:
         _refuse_what_only_this_machine_has(settings, spark, store)
         if submitted():
+            end_with_spark_submit()
             # Managers of clusters take an application without a session for one that failed.
             _ = spark.session
         with line:
@@ -257,6 +261,7 @@ def destination(settings: Settings, *, driver_pid: int = 0) -> Destination:
         key=app_key(settings),
         fence=0,
         dedup_ms=int(feed.dedup_s * 1000),
+        default_pool=feed.default_dispatch_pool_code,
         failpoint=settings.failpoint,
         driver_pid=driver_pid,
     )

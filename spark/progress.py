@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 Say = Callable[[str], None]
 EVERY_S = 5.0
@@ -18,7 +18,7 @@ class Progress:
     """A line that the next one replaces, where a person looks on; `None`: there is none, and lines are few instead."""
     every_s: float = EVERY_S
     clock: Callable[[], float] = time.monotonic
-    _epochs: list[int] = field(default_factory=list)
+    _epochs: tuple[int, int] | None = None
     _jobs: int = 0
     _busy_s: float = 0.0
     _said_s: float = float("-inf")
@@ -31,7 +31,7 @@ class Progress:
 
     def epoch(self, number: int, *, jobs: int, took_s: float, waiting: int, lag_s: float) -> None:
         """`jobs`: published by this epoch; `waiting`: due, but not in it; `lag_s`: how long the oldest had waited."""
-        self._epochs.append(number)
+        self._epochs = (self._epochs[0] if self._epochs else number, number)
         self._jobs += jobs
         self._busy_s += took_s
         self._waiting = f", {waiting:,} wait, the oldest for {lag_s:.1f} s" if waiting else f", lag {lag_s:.1f} s"
@@ -58,16 +58,16 @@ class Progress:
         """Say what was held back, so that a log ends with what is true."""
         if self._epochs and self.show is None:
             self._say(self._told())
-            self._epochs, self._jobs, self._busy_s = [], 0, 0.0
+            self._epochs, self._jobs, self._busy_s = None, 0, 0.0
 
     def _say(self, words: str) -> None:
         self._said_s = self.clock()
         self.say(words)
 
     def _told(self) -> str:
-        if not self._epochs:
+        if self._epochs is None:
             return ""
-        first, last = self._epochs[0], self._epochs[-1]
+        first, last = self._epochs
         which = f"epoch {first}" if first == last else f"epochs {first}–{last}"
         rate = self._jobs / self._busy_s if self._busy_s else 0.0
         return f"{which}: {self._jobs:,} jobs published, {rate:,.0f}/s{self._waiting}"

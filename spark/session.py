@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -14,8 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError
-from spark.cluster import Shipping, is_local, show_python_our_code, submitted
+from spark.cluster import Shipping, is_local, look_for, show_python_our_code, submitted
 from spark.sources.store import StoreSource
+from spark.words import in_a_line
 
 FITTED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -91,16 +93,15 @@ class Spark:
     def close(self) -> None:
         if self._session is not None:
             session, self._session = self._session, None
-            session.stop()
+            with suppress(Py4JError, ConnectionError):
+                session.stop()
 
     def _open(self) -> SparkSession:
         on_interrupt = signal.getsignal(signal.SIGINT)
         try:
             session = self._open_submitted() if submitted() else self._open_own()
         except (Py4JError, PySparkException) as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            told = [line.partition(": ")[2] for line in lines if line.startswith(": ")] or lines
-            raise FleetError(f"no Spark at {self.master}: {told[0][:500] if told else type(error).__name__}") from error
+            raise FleetError(f"no Spark at {self.master}: {in_a_line(str(error))}") from error
         session.dataSource.register(StoreSource)
         if threading.current_thread() is threading.main_thread():
             # PySpark takes Ctrl-C for itself, and would cancel an epoch in the middle.
@@ -117,12 +118,13 @@ class Spark:
         return builder.getOrCreate()
 
     def _open_own(self) -> SparkSession:
-        show_python_our_code()
+        look_for(self.master)
         shipping = None
         settings = dict(self._settings)
         if self._pack_into is not None and not is_local(self.master):
             shipping = Shipping(directory=self._pack_into)
             settings = {**shipping.prepare(), **settings}
+        show_python_our_code()
         builder = SparkSession.builder.appName(self._name).master(self.master)
         with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
             logging.write(_LOGGING)

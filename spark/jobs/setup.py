@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
-from fleet.errors import Fenced, FleetError
+from fleet.errors import Fenced, FleetError, SparkGone
 from fleet.settings import FeedSettings
 from spark.line import Line
 from spark.session import Spark
 from spark.sources import store
 from spark.sources.ledger import Ledger
 from spark.sources.publish import Destination
+from spark.words import in_a_line
 
 T = TypeVar("T")
 
@@ -47,7 +49,8 @@ class Setup:
 
     def ask(self, question: str, *, shards: tuple[int, ...] = (), **asked: int) -> DataFrame:
         url = self.engine.url.render_as_string(hide_password=False)
-        return store.ask(self.spark.session, url, question, shards=shards, **asked)
+        with spark_errors():
+            return store.ask(self.spark.session, url, question, shards=shards, **asked)
 
 
 @contextmanager
@@ -55,7 +58,10 @@ def spark_errors() -> Iterator[None]:
     """Spark's own in one line; what lies below, in the log of Spark."""
     try:
         yield
-    except PySparkException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith(("fleet.errors.", "sqlalchemy.", "psycopg."))]
-        raise FleetError(f"Spark: {(told or lines or [type(error).__name__])[-1 if told else 0][:500]}") from error
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise SparkGone from error
+    except (PySparkException, Py4JError) as error:
+        said = in_a_line(str(error))
+        if "stopped SparkContext" in said or "SparkContext was shut down" in said:
+            raise SparkGone from error
+        raise FleetError(f"Spark: {said}") from error

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from fleet import failpoint
 from fleet.errors import Fenced, FleetError, InvalidMessage, StateError
 from fleet.jobs.app_key import token_of
-from fleet.message import DispatchMode, Message, decode, encode
+from fleet.message import DEFAULT_POOL, DispatchMode, Message, decode, encode
 from fleet.sources import own
 from fleet.sources.base import Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher
@@ -42,6 +42,7 @@ class Destination:
     key: bytes = field(repr=False)
     fence: int
     dedup_ms: int
+    default_pool: str = DEFAULT_POOL
     failpoint: str = ""
     driver_pid: int = 0
 
@@ -104,7 +105,8 @@ def message_of(row: dict[str, Any], to: Destination) -> Message:
     mark = "&" if "?" in to.endpoint else "?"
     return Message(
         id=row["job_id"],
-        pool_code=row["pool"],
+        # One that names none has our default in the store.
+        pool_code=to.default_pool if row["pool"] == DEFAULT_POOL else row["pool"],
         auth_token=token_of(to.key, row["job_id"]),
         mediation_target=f"{to.endpoint}{mark}attempt={row['attempt']}",
         message_group_id=_group_at_queue(row),

@@ -16,8 +16,9 @@ import pyspark
 
 from spark.pack import Packed
 from tests.servers import _running, _wait_for, free_port
-from tests.spark.driver import PATIENCE_S, end_session
+from tests.spark.driver import end_session
 
+PATIENCE_S = 240.0
 _SPARK_HOME = Path(pyspark.__file__).parent
 _CLASSES = "org.apache.spark.deploy"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -30,8 +31,11 @@ class Cluster:
     environment: Mapping[str, str] = field(repr=False)
     """All that a process of it knows: no path leads to our code or to the packages that the tests run with."""
 
-    def submit(self, packed: Packed, *words: str, **environment: str) -> tuple[int, str]:
-        """spark-submit, as docs/pipeline.md says it, from the folder that was packed: exit code and output."""
+    @contextmanager
+    def submitting(
+        self, packed: Packed, *words: str, **environment: str
+    ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+        """spark-submit, as docs/pipeline.md says it, from the folder that was packed: its process, and its log."""
         command = [
             str(_SPARK_HOME / "bin" / "spark-submit"), "--master", self.master,
             "--py-files", packed.code.name, "--archives", f"{packed.environment.name}#environment",
@@ -44,10 +48,14 @@ class Cluster:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         try:
-            code = popen.wait(PATIENCE_S)
+            yield popen, log
         finally:
             end_session(popen.pid)
-        return code, log.read_text(errors="replace")
+
+    def submit(self, packed: Packed, *words: str, **environment: str) -> tuple[int, str]:
+        """To its end: exit code and output."""
+        with self.submitting(packed, *words, **environment) as (popen, log):
+            return popen.wait(PATIENCE_S), log.read_text(errors="replace")
 
     def executors(self) -> list[Path]:
         """A folder for each that ran here, of all applications."""
@@ -73,6 +81,7 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+        "SPARK_LAUNCHER_OPTS": _QUICK,
     }
     address = ["--host", "127.0.0.1", "--port", str(free_port())]
     master = f"spark://127.0.0.1:{address[-1]}"

@@ -6,17 +6,19 @@ import dataclasses
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import func, select
 
 from fleet.jobs.schema import claims, epochs
 from spark.pack import Packed, pack
 from tests.acceptance.fleet_command import Fleet
-from tests.spark.cluster import Cluster, running_cluster, unpack_environment
-from tests.spark.driver import PATIENCE_S, Ground
+from tests.spark.cluster import PATIENCE_S, Cluster, running_cluster, unpack_environment
+from tests.spark.driver import Ground
+from tests.stage import until
 
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 JOBS, GROUPS = 6000, 500
@@ -51,6 +53,14 @@ def environment(ground: Ground) -> dict[str, str]:
     }
 
 
+def executors_used_what_was_packed(cluster: Cluster, there: Collection[Path] = ()) -> None:
+    """Python writes down, beside it, what it has compiled of a package."""
+    found = [one for one in cluster.executors() if one not in there]
+    assert found
+    for executor in found:
+        assert (executor / "environment/packages/sqlalchemy/__pycache__").is_dir(), f"{executor}: from elsewhere"
+
+
 def test_a_submitted_driver_that_is_killed_is_finished_by_the_next_and_executors_need_only_what_was_packed(
     ground: Ground, cluster: Cluster, packed: Packed
 ) -> None:
@@ -76,14 +86,15 @@ def test_a_submitted_driver_that_is_killed_is_finished_by_the_next_and_executors
     assert totals["queued"] == JOBS - len(held)
     ground.judge(set(added) - held, ground.drain())
     assert ground.states() == {("QUEUED", 1): JOBS - len(held), ("PENDING", 1): len(held)}
-    for executor in cluster.executors():
-        compiled = executor / "environment" / "packages" / "sqlalchemy" / "__pycache__"
-        assert compiled.is_dir(), f"{executor} had its packages from elsewhere"
+    executors_used_what_was_packed(cluster)
 
 
 def test_an_installed_fleet_ships_what_executors_need_by_itself(
-    ground: Ground, cluster: Cluster, packed: Packed, tmp_path: Path
+    ground: Ground, cluster: Cluster, packed: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Sessions of other tests set it, and a Python that somebody has chosen for executors is theirs to equip.
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    there = set(cluster.executors())
     added = ground.add(60, groups=30)
     before = packed.environment.stat().st_mtime_ns
     fleet = Fleet(tmp_path, {**environment(ground), "FLEET_DATA_DIR": str(packed.directory.parent)})
@@ -94,4 +105,23 @@ def test_an_installed_fleet_ships_what_executors_need_by_itself(
         assert code == 0, process.text()
         assert "60 published in 1 epochs, 60 queued\n" in process.text()
     ground.judge(set(added), ground.drain())
+    executors_used_what_was_packed(cluster, there)
     assert packed.environment.stat().st_mtime_ns == before, "packed again, though nothing had changed"
+
+
+@pytest.mark.long
+def test_a_submitted_driver_that_is_told_to_stop_leaves_nothing_behind(
+    ground: Ground, cluster: Cluster, packed: Packed
+) -> None:
+    ground.add(60, groups=30)
+    with cluster.submitting(packed, "feed", "run", **environment(ground)) as (popen, log):
+        until(lambda: ground.states() == {("QUEUED", 1): 60}, PATIENCE_S, log.read_text)
+        family = psutil.Process(popen.pid).children(recursive=True)
+        assert family, "spark-submit runs the driver as a process of its own"
+        popen.terminate()
+        popen.wait(PATIENCE_S)
+        gone, alive = psutil.wait_procs(family, timeout=30)
+        assert (len(gone), alive) == (len(family), [])
+    with ground.leading() as feed:
+        assert feed.once().sent == 0
+    assert len(ground.drain()) == 60

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,63 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
 def test_settings_cannot_be_changed_after_they_are_read() -> None:
     with pytest.raises(AttributeError):
         Settings().failpoint = "x"  # type: ignore[misc]
+
+
+SCHEDULER = {
+    "enabled": (False, "enabled", False),
+    "poll-interval": ("5s", "poll_interval_s", 5.0),
+    "batch-size": (20, "batch_size", 20),
+    "max-concurrent-groups": (10, "shards", 10),
+    "queue-type": ("SQS", "queue_type", "SQS"),
+    "queue-url": ("https://sqs.example/1/q.fifo", "queue_url", "https://sqs.example/1/q.fifo"),
+    "embedded-db-path": ("./q.db", "embedded_db_path", "./q.db"),
+    "processing-endpoint": ("http://a/process", "processing_endpoint", "http://a/process"),
+    "default-dispatch-pool-code": ("DISPATCH-POOL", "default_dispatch_pool_code", "DISPATCH-POOL"),
+    "stale-queued-threshold-minutes": (7, "stale_queued_threshold_minutes", 7),
+    "stale-queued-poll-interval": ("60s", "stale_queued_poll_interval_s", 60.0),
+}
+"""All properties of seed 004: as it writes them, and what that is here."""
+
+
+def test_the_properties_of_the_dispatch_scheduler_are_read_by_their_names(tmp_path: Path) -> None:
+    expected = {name: value for _, name, value in SCHEDULER.values()}
+    variables = {
+        f"dispatch-scheduler-{name}".replace("-", "_").upper(): str(given).lower() if given is False else str(given)
+        for name, (given, _, _) in SCHEDULER.items()
+    }
+    by_environment = load(environment=variables, directory=tmp_path).feed
+    lines = (f"{name} = {json.dumps(given)}\n" for name, (given, _, _) in SCHEDULER.items())
+    write(tmp_path, "[dispatch-scheduler]\n" + "".join(lines))
+    by_file = load(environment={}, directory=tmp_path).feed
+    assert by_environment == by_file
+    assert {name: getattr(by_file, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("feed_first", [True, False])
+def test_feed_wins_over_the_name_of_the_seed_wherever_it_stands(tmp_path: Path, feed_first: bool) -> None:
+    tables = ["[feed]\nbatch_size = 5\n", "[dispatch-scheduler]\nbatch-size = 20\n"]
+    write(tmp_path, "".join(tables if feed_first else reversed(tables)))
+    assert load(environment={}, directory=tmp_path).feed.batch_size == 5
+
+
+def test_an_embedded_queue_needs_no_uri(tmp_path: Path) -> None:
+    kind = {"DISPATCH_SCHEDULER_QUEUE_TYPE": "EMBEDDED"}
+    assert load(environment=kind, directory=tmp_path).feed.queue_url == (
+        f"sqlite:///{tmp_path}/.fleet/dispatch-queue.db?queue=dispatch"
+    )
+    named = load(environment={**kind, "DISPATCH_SCHEDULER_EMBEDDED_DB_PATH": "./my.db"}, directory=tmp_path)
+    assert named.feed.queue_url == f"sqlite:///{tmp_path}/my.db?queue=dispatch"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("queue-type = 'SQS'", "[feed] queue_type is SQS: queue_url must be sqs://… or http://… or https://…"),
+        ("queue-type = 'KAFKA'", "[dispatch-scheduler] queue-type: must be one of"),
+        ("batch-sice = 3", "[dispatch-scheduler] batch-sice: unknown"),
+        ("batch-size = 0", "[dispatch-scheduler] batch-size: must be an integer of at least 1"),
+    ],
+)
+def test_a_wrong_property_of_the_dispatch_scheduler_is_named(tmp_path: Path, text: str, words: str) -> None:
+    write(tmp_path, f"[dispatch-scheduler]\n{text}\n")
+    assert words in refusal(tmp_path)
