@@ -19,7 +19,7 @@ async def process(request: Request) -> Response:
     job_id = body.get("messageId") if isinstance(body, dict) else None
     if not isinstance(job_id, str) or not job_id:
         raise HTTPException(400, "messageId: must be the id of a job")
-    attempt = whole_number("attempt", request.query_params.get("attempt"), least=1, most=_MOST_ATTEMPTS)
+    attempt = whole_number("attempt", request.query_params.get("attempt"), least=1, most=_MOST_ATTEMPTS, in_query=True)
     processor = context.of(request).processor
     if not await processor.is_token(job_id, _bearer(request)):
         return error(401, "the token is not of this job", headers={"WWW-Authenticate": "Bearer"})
