@@ -1,4 +1,7 @@
-"""The demo: a whole fleet in a temporary folder, messages through it, and a table of what arrived."""
+"""The demo: a whole fleet in a temporary folder, events through all of it, and what arrived.
+
+events → fan-out → jobs → dispatch → queue → coordinator → worker → server → endpoint → report
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import json
 import logging
-import math
 import shutil
 import signal
 import socket
@@ -16,140 +19,95 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from fleet import pipeline
+from fleet.demo_tally import Tail, Tally, table_of
 from fleet.embedded_redis import EmbeddedRedis
-from fleet.errors import FleetError
-from fleet.journal import End, Journal, Record
+from fleet.errors import FleetError, InvalidConfig
+from fleet.jobs.records import NewEvent, Subscription
+from fleet.journal import End, Journal
 from fleet.nouns import number
-from fleet.send import Draft, Sent, publish, seed_drafts
-from fleet.settings import ConfigSettings, RedisSettings, Settings
-from fleet.sources.open import open_publisher, open_source
+from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
+from fleet.sources import ulid
+from fleet.sources.open import open_source
 from fleet.supervise import Program, Supervisor, fleet_command, on_signals
-from fleet.up import environment_for, programs, queue_uri, router_config, syncer_gave_up, until_ready
+from fleet.up import FEED_STOPS_S, environment_for, programs, syncer_gave_up, until_ready
+from fleet.verify import Verdict, verify
 
-QUEUE, POOL = "demo", "DEMO"
-WORKERS, COORDINATORS, CONCURRENCY = 2, 2, 20
-_GROUPS_SHOWN = 8
-_BATCH, _BATCH_EVERY_S = 100, 0.05
+QUEUE, POOL, SUBSCRIPTION = "dispatch", "DEMO", "demo"
+WORKERS, CONCURRENCY = 2, 50
+_WINDOW = 100
+"""Of one group under way at a time: an epoch takes most of a second, so a few would be all the speed there is."""
+_READY_WITHIN_S, _STUCK_AFTER_S, _LOOK_S = 60.0, 60.0, 0.1
+_SPARK_WITHIN_S = 240.0
+"""It takes a few seconds on a quiet machine, and a minute on one that is not."""
+_BATCH, _BATCH_EVERY_S = 200, 0.2
 """A steady stream: in one burst every latency would be that of the backlog."""
-_READY_WITHIN_S, _STUCK_AFTER_S, _LOOK_S = 30.0, 30.0, 0.1
+_NOT_OURS = ("FLEET_", "MESSAGE_ROUTER_", "MEDIATOR_HTTP_", "DISPATCH_SCHEDULER_", "SQS_ENDPOINT_OVERRIDE")
 
 
-@dataclasses.dataclass(slots=True)
-class GroupTally:
-    """What became of one group."""
-
-    sent: int = 0
-    delivered: int = 0
-    out_of_order: int = 0
-    duplicates: int = 0
-    latencies_ms: list[float] = dataclasses.field(default_factory=list)
-    last_seq: int = -1
-
-    def add(self, other: GroupTally) -> None:
-        self.sent += other.sent
-        self.delivered += other.delivered
-        self.out_of_order += other.out_of_order
-        self.duplicates += other.duplicates
-        self.latencies_ms += other.latencies_ms
-
-    @property
-    def ok(self) -> bool:
-        return self.delivered == self.sent and not self.out_of_order
-
-
-class Tally:
-    """Joins what was sent with what the endpoint journals."""
-
-    def __init__(self) -> None:
-        self.groups: dict[str, GroupTally] = {}
-        self.delivered = 0
-        self._sent: dict[str, tuple[str, int, float]] = {}
-        self._done: set[str] = set()
-
-    def sent(self, drafts: list[Draft], first_seq: int, now_ms: float) -> None:
-        for seq, draft in enumerate(drafts, start=first_seq):
-            group = draft.group or ""
-            self._sent[draft.id] = group, seq, now_ms
-            self.groups.setdefault(group, GroupTally()).sent += 1
-
-    def accepted(self, end: End) -> None:
-        if not 200 <= end.status <= 299 or end.id not in self._sent:
-            return
-        name, seq, sent_ms = self._sent[end.id]
-        group = self.groups[name]
-        if end.id in self._done:
-            group.duplicates += 1
-            return
-        self._done.add(end.id)
-        self.delivered += 1
-        group.delivered += 1
-        group.latencies_ms.append(max(0.0, end.t - sent_ms))
-        group.out_of_order += seq < group.last_seq
-        group.last_seq = max(group.last_seq, seq)
-
-    @property
-    def total(self) -> GroupTally:
-        total = GroupTally()
-        for group in self.groups.values():
-            total.add(group)
-        return total
-
-
-class Tail:
-    """The records that a journal has grown by since the last look."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._decode = msgspec.json.Decoder(Record).decode
-
-    def read(self) -> Iterator[Record]:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return  # still being written
-                self._offset += len(line)
-                yield self._decode(line)
-
-
-def demo(settings: Settings, *, environment: Mapping[str, str], messages: int, groups: int, keep: bool) -> int:
+def demo(
+    settings: Settings, *, environment: Mapping[str, str], messages: int, groups: int, keep: bool, report_to: Path
+) -> int:
     """Returns the exit code: 0 only if all arrived in order."""
+    if missing := pipeline.why_not(environment):
+        raise InvalidConfig(f"the demo needs the pipeline: {missing}")
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="fleet-demo-"))
     try:
-        file = folder / "router.json"
-        pools = [{"code": POOL, "concurrency": CONCURRENCY}]
-        file.write_text(router_config(queue=QUEUE, file=folder / "queues.db", pools=pools), encoding="utf-8")
         with EmbeddedRedis(directory=folder) as redis:
+            port = _free_port()
             own = dataclasses.replace(
                 settings,
                 data_dir=folder,
-                file=None,
+                file=_settings_file(folder, redis_url=redis.url, port=port),
                 redis=RedisSettings(url=redis.url),
-                config=ConfigSettings(source=str(file)),
+                database=DatabaseSettings(),
+                config=ConfigSettings(source=str(_router_file(folder))),
+                server=ServerSettings(port=port),
             )
-            return asyncio.run(_Demo(own, folder, console).run(environment, messages, groups, keep))
+            # What a caller's shell says of another fleet is not said of this one.
+            clean = {name: value for name, value in environment.items() if not name.startswith(_NOT_OURS)}
+            return asyncio.run(_Demo(own, folder, console, report_to.absolute()).run(clean, messages, groups, keep))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _router_file(folder: Path) -> Path:
+    file = folder / "router.json"
+    queues = [{"queueName": QUEUE, "queueUri": f"fleet://{QUEUE}"}]
+    pools = [{"code": POOL, "concurrency": CONCURRENCY}]
+    file.write_text(json.dumps({"queues": queues, "processingPools": pools}, indent=2) + "\n", encoding="utf-8")
+    return file
+
+
+def _settings_file(folder: Path, *, redis_url: str, port: int) -> Path:
+    file = folder / "fleet.toml"
+    sections: dict[str, dict[str, str | int | float]] = {
+        "redis": {"url": redis_url},
+        "config": {"source": str(folder / "router.json")},
+        "server": {"host": "127.0.0.1", "port": port},
+        "feed": {"queue_url": f"fleet://{QUEUE}", "window": _WINDOW, "poll_interval_s": 0.1},
+    }
+    lines = [f"data_dir = {json.dumps(str(folder))}"]
+    for name, values in sections.items():
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
 class _Demo:
-    def __init__(self, settings: Settings, folder: Path, console: Console) -> None:
+    def __init__(self, settings: Settings, folder: Path, console: Console, report_to: Path) -> None:
         self._settings = settings
         self._console = console
-        self._uri = queue_uri(queue=QUEUE, file=folder / "queues.db")
+        self._folder = folder
+        self._report_to = report_to
         self._journal = folder / "deliveries.ndjson"
+        self._feed_log = folder / "feed.log"
         self._port = _free_port()
-        self._sent_journal = folder / "sent.ndjson"
+        self._tail = Tail(self._journal)
         self.tally = Tally()
 
     async def run(self, base: Mapping[str, str], messages: int, groups: int, keep: bool) -> int:
@@ -159,17 +117,18 @@ class _Demo:
         url = self._settings.redis.url
         supervisor = Supervisor(
             stages=[
-                [self._endpoint(environment)],
+                [self._endpoint(environment), *programs("server", 1, environment)],
                 programs("syncer", 1, environment),
-                programs("coordinator", COORDINATORS, environment),
+                programs("coordinator", 1, environment),
                 programs("worker", WORKERS, environment),
+                [self._feed(environment)],
             ],
             orphan_signal=signal.SIGKILL,
             is_final=lambda program, code: syncer_gave_up(url, program, code),
         )
         on_signals(supervisor.stop)
         supervising = asyncio.ensure_future(supervisor.run())
-        work = asyncio.ensure_future(self._work(messages, groups))
+        work = asyncio.ensure_future(self._work(environment, messages, groups))
         try:
             await asyncio.wait({supervising, work}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -190,78 +149,109 @@ class _Demo:
         command = fleet_command("endpoint", "--quiet", "--port", str(self._port), "--journal", str(self._journal))
         return Program(name="endpoint", command=command, environment=environment, stop_within_s=5.0)
 
-    async def _work(self, messages: int, groups: int) -> int:
-        with self._console.status("Starting Redis, a syncer, two coordinators, two workers and an endpoint"):
+    def _feed(self, environment: Mapping[str, str]) -> Program:
+        command = fleet_command("feed", "run")
+        # Each of its epochs is a line, and Java has a few of its own.
+        return Program(
+            name="feed", command=command, environment=environment, stop_within_s=FEED_STOPS_S, output=self._feed_log
+        )  # fmt: skip
+
+    async def _work(self, environment: Mapping[str, str], messages: int, groups: int) -> int:
+        began = time.monotonic()
+        with self._step("Starting Redis, a server, a syncer, a coordinator, two workers and an endpoint"):
             try:
                 async with asyncio.timeout(_READY_WITHIN_S):
-                    await until_ready(self._settings.redis.url, coordinators=COORDINATORS, workers=WORKERS)
+                    await until_ready(self._settings.redis.url, coordinators=1, workers=WORKERS, servers=1)
             except TimeoutError as error:
                 raise FleetError(f"the demo's processes were not ready within {_READY_WITHIN_S:g} s") from error
-        target = f"http://127.0.0.1:{self._port}/fast"
+        events = self._events(messages, groups)
+        with self._step("Starting Spark: the first event is on its way"):
+            await asyncio.to_thread(self._add, [next(events)], subscribe=True)
+            arrived = await self._follow(1, lambda _: None, patience_s=_SPARK_WITHIN_S)
         with self._progress(messages) as show:
-            sending = asyncio.ensure_future(self._send(messages, groups, target))
+            adding = asyncio.ensure_future(self._add_all(events))
             try:
-                arrived = await self._follow(messages, sending, show)
+                arrived = arrived and await self._follow(messages, show, adding)
             finally:
-                sending.cancel()
+                adding.cancel()
         drained = arrived and await self._source_is_empty()
-        self._show_table()
-        total = self.tally.total
-        if total.ok and total.sent == messages and drained:
-            self._console.print(f"[green]All {number(messages, 'message')} arrived, each group in order.[/green]")
-            return 0
-        if not arrived:
-            self._console.print(f"[red]{number(messages - total.delivered, 'message')} did not arrive.[/red]")
-        elif not drained:
-            self._console.print("[red]The queue still holds messages that were delivered.[/red]")
-        else:
-            self._console.print(f"[red]{number(total.out_of_order, 'message')} arrived out of order.[/red]")
-        return 1
+        self._console.print(table_of(self.tally))
+        verdict = await asyncio.to_thread(self._verify)
+        self._say(
+            f"Verified by the journals: {verdict.accepted:,} of {verdict.sent:,} accepted, {verdict.lost:,} lost, "
+            f"{verdict.inversions:,} out of order, {verdict.overlaps:,} at the same time, {verdict.duplicates:,} twice."
+        )
+        told = await self._report(environment)
+        code = self._judge(messages, arrived=arrived, drained=drained, verdict=verdict)
+        self._say(f"It took {time.monotonic() - began:.0f} s.")
+        return code if told else 1
 
-    async def _send(self, messages: int, groups: int, target: str) -> None:
-        drafts = seed_drafts(count=messages, mode="1of8", groups=groups, target=target, pool=POOL)
-        publisher, sent, seq = open_publisher(self._uri), Sent(), 0
-        journal = Journal(self._sent_journal, buffer_bytes=1 << 20)
-        await publisher.open()
+    # Events -----------------------------------------------------------------------------------------
+
+    def _events(self, messages: int, groups: int) -> Iterator[NewEvent]:
+        for place in range(messages):
+            yield NewEvent(
+                id=ulid.take(1, time.time_ns() // 1_000_000)[0],
+                type="order:paid",
+                msg_group=f"order-{place % groups + 1}",
+                payload=json.dumps({"order": place % groups + 1, "step": place // groups + 1}),
+            )
+
+    def _add(self, events: list[NewEvent], *, subscribe: bool = False) -> None:
+        # Here, not above: it takes SQLAlchemy, which no other command needs, a fifth of a second to be imported.
+        from fleet.jobs.store import open_store
+
+        store = open_store(self._settings, connections=1)
         try:
-            loop = asyncio.get_running_loop()
-            due = loop.time()
-            while batch := list(itertools.islice(drafts, _BATCH)):
-                self.tally.sent(batch, seq, _now_ms())
-                await publish(publisher, batch, sent, journal=journal, seq=itertools.count(seq))
-                if sent.refused:
-                    raise FleetError(f"the demo's own queue refused messages: {sent.refusals[0]}")
-                seq += len(batch)
-                due += _BATCH_EVERY_S
-                await asyncio.sleep(max(0.0, due - loop.time()))
+            if subscribe:
+                url = f"http://127.0.0.1:{self._port}/fast"
+                store.subscribe(Subscription(name=SUBSCRIPTION, pattern="order:*", target_url=url, pool=POOL))
+            # Before they are there to be taken.
+            self.tally.sent(events, _now_ms())
+            store.add_events(events)
         finally:
-            await publisher.close()
-            journal.close()
+            store.close()
 
-    async def _follow(self, messages: int, sending: asyncio.Future[None], show: Callable[[int], None]) -> bool:
-        """Until everything arrived, or nothing more does. Returns whether everything did."""
-        tail, loop = Tail(self._journal), asyncio.get_running_loop()
+    async def _add_all(self, events: Iterator[NewEvent]) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while batch := list(itertools.islice(events, _BATCH)):
+            await asyncio.to_thread(self._add, batch)
+            due += _BATCH_EVERY_S
+            await asyncio.sleep(max(0.0, due - loop.time()))
+
+    async def _follow(
+        self,
+        messages: int,
+        show: Callable[[int], None],
+        adding: asyncio.Future[None] | None = None,
+        *,
+        patience_s: float = _STUCK_AFTER_S,
+    ) -> bool:
+        """Until so many arrived, or nothing more does. Returns whether they did."""
+        loop = asyncio.get_running_loop()
         moved_at = loop.time()
         while self.tally.delivered < messages:
-            if sending.done():
-                sending.result()
+            if adding is not None and adding.done():
+                adding.result()
             before = self.tally.delivered
-            for record in tail.read():
+            for record in self._tail.read():
                 if isinstance(record, End):
                     self.tally.accepted(record)
             show(self.tally.delivered)
             if self.tally.delivered > before:
                 moved_at = loop.time()
-            elif loop.time() - moved_at > _STUCK_AFTER_S:
+            elif loop.time() - moved_at > patience_s:
                 return False
             # The endpoint is another process, and its journal a file: nothing tells us when it grows.
             await asyncio.sleep(_LOOK_S)
-        await sending
         return True
+
+    # What became of them ----------------------------------------------------------------------------
 
     async def _source_is_empty(self) -> bool:
         """Whether the last acknowledgements reach the queue, too."""
-        source = open_source(QUEUE, self._uri, 1000)
+        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000)
         await source.open()
         try:
             async with asyncio.timeout(_STUCK_AFTER_S):
@@ -273,6 +263,71 @@ class _Demo:
             await source.close()
         return True
 
+    def _verify(self) -> Verdict:
+        """By the jobs that there are, in the order in which their events were added."""
+        from fleet.jobs.store import open_store
+
+        store = open_store(self._settings, connections=1)
+        try:
+            jobs = store.jobs(limit=0)
+        finally:
+            store.close()
+        places = sorted((self.tally.place_of(job.event_id or ""), job.id, job.msg_group) for job in jobs)
+        sent = Journal(self._folder / "sent.ndjson", buffer_bytes=1 << 20)
+        for place, job_id, group in places:
+            sent.sent(job_id, group, place)
+        sent.close()
+        return verify([self._folder / "sent.ndjson", self._journal])
+
+    async def _report(self, environment: Mapping[str, str]) -> bool:
+        """By the command that anybody would call. Returns whether it could be made."""
+        command = fleet_command("report", "--quiet", "--out", str(self._report_to), "--journal", str(self._journal))
+        with self._step("Writing the report"):
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            out, err = await process.communicate()
+        if process.returncode != 0:
+            self._console.print(f"[red]No report: {err.decode().strip().splitlines()[-1:]}[/red]")
+            return False
+        said, _, page = out.decode().strip().partition("\n")
+        self._say(f"Report: {said}\n  {page}")
+        return True
+
+    def _judge(self, messages: int, *, arrived: bool, drained: bool, verdict: Verdict) -> int:
+        total = self.tally.total
+        if total.ok and total.sent == messages == verdict.accepted and drained and verdict.ok:
+            self._console.print(
+                f"[green]All {number(messages, 'event was', 'events were')} delivered, each group in order.[/green]"
+            )
+            return 0
+        if not arrived:
+            self._console.print(
+                f"[red]{number(messages - total.delivered, 'event was', 'events were')} not delivered.[/red]"
+            )
+            self._say("\n".join(["The feed's last words:", *_last_lines(self._feed_log)]))
+        elif not drained:
+            self._console.print("[red]The queue still holds messages that were delivered.[/red]")
+        else:
+            self._console.print(f"[red]Something is wrong: {'; '.join(verdict.problems) or 'see the table'}.[/red]")
+        return 1
+
+    # Words --------------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        # As it is: no colours for numbers, and no breaks within an address.
+        self._console.out(text, highlight=False)
+
+    @contextlib.contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        if not self._console.is_terminal:
+            self._say(f"{what} …")
+            yield
+            return
+        with self._console.status(what):
+            yield
+
     @contextlib.contextmanager
     def _progress(self, messages: int) -> Iterator[Callable[[int], None]]:
         columns = (TextColumn("Delivering"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -283,28 +338,16 @@ class _Demo:
             task = progress.add_task("", total=messages)
             yield lambda done: progress.update(task, completed=done)
 
-    def _show_table(self) -> None:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("group", no_wrap=True)
-        for title in ("sent", "delivered", "out of order", "duplicates", "p50 ms", "p99 ms"):
-            table.add_column(title, justify="right")
-        names = sorted(self.tally.groups, key=lambda name: (len(name), name))
-        for name in names[:_GROUPS_SHOWN]:
-            table.add_row(*_row(name, self.tally.groups[name]))
-        if len(names) > _GROUPS_SHOWN:
-            table.add_row(f"… {len(names) - _GROUPS_SHOWN} more", *[""] * 6)
-        table.add_section()
-        table.add_row(*_row(f"all {number(len(names), 'group')}", self.tally.total), style="bold")
-        self._console.print(table)
-
     def _say_where_to_look(self) -> None:
-        say = self._console.out
-        say("It runs on. In another terminal:")
-        say(f"  export FLEET_REDIS_URL='{self._settings.redis.url}'")
-        say("  fleet status")
-        say(f"  fleet seed --count 1000 --queue {QUEUE} --pool {POOL} --endpoint http://127.0.0.1:{self._port}/slow")
-        say("  fleet pools")
-        say("Ctrl-C stops it.")
+        self._say(
+            f"It runs on: http://127.0.0.1:{self._settings.server.port}\n"
+            "In another terminal:\n"
+            f"  export FLEET_CONFIG='{self._settings.file}'\n"
+            "  fleet status\n"
+            '  echo \'{"type": "order:paid", "group": "order-1", "payload": {}}\' | fleet events add --file -\n'
+            "  fleet jobs stats\n"
+            "Ctrl-C stops it."
+        )
 
 
 def _counter(console: Console, messages: int) -> Callable[[int], None]:
@@ -321,16 +364,8 @@ def _counter(console: Console, messages: int) -> Callable[[int], None]:
     return show
 
 
-def _row(name: str, group: GroupTally) -> list[str]:
-    counts = (group.sent, group.delivered, group.out_of_order, group.duplicates)
-    return [name, *(f"{n:,}" for n in counts), *(f"{percentile(group.latencies_ms, p):,.1f}" for p in (0.5, 0.99))]
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The smallest value that this share of the values does not exceed; 0 of none."""
-    if not values:
-        return 0.0
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+def _last_lines(file: Path) -> list[str]:
+    return file.read_text(errors="replace").splitlines()[-10:] if file.exists() else []
 
 
 def _now_ms() -> float:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 log = logging.getLogger("fleet.supervisor")
 
@@ -34,6 +35,8 @@ class Program:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     stop_within_s: float
+    output: Path | None = None
+    """Where what it prints is added; none: where ours goes."""
 
 
 def fleet_command(*arguments: str) -> tuple[str, ...]:
@@ -95,10 +98,20 @@ class Supervisor:
     def start(self) -> None:
         for stage in self._stages:
             for child in stage:
-                self._spawn(child)
-                keeper = asyncio.get_running_loop().create_task(self._keep(child))
-                keeper.add_done_callback(self._check)
-                self._keepers.append(keeper)
+                self._begin(child)
+
+    def _begin(self, child: _Child) -> None:
+        self._spawn(child)
+        keeper = asyncio.get_running_loop().create_task(self._keep(child))
+        keeper.add_done_callback(self._check)
+        self._keepers.append(keeper)
+
+    def add(self, program: Program) -> None:
+        """One more, of a stage of its own: it stops first."""
+        child = _Child(program)
+        self._stages.append([child])
+        if not self._over.is_set():
+            self._begin(child)
 
     async def run(self) -> int:
         """Until `stop`, or until a child's end was final. Returns the exit code."""
@@ -115,14 +128,18 @@ class Supervisor:
     def _spawn(self, child: _Child) -> None:
         child.ended = asyncio.Event()
         child.started_s = time.monotonic()
-        child.process = subprocess.Popen(
-            child.program.command,
-            env=dict(child.program.environment),
-            stdin=subprocess.DEVNULL,
-            # A session of its own: Ctrl-C reaches us alone, and we stop them in order.
-            start_new_session=True,
-            preexec_fn=_dies_with(os.getpid(), self._orphan_signal),
-        )
+        with contextlib.ExitStack() as stack:
+            output = stack.enter_context(child.program.output.open("ab")) if child.program.output else None
+            child.process = subprocess.Popen(
+                child.program.command,
+                env=dict(child.program.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A session of its own: Ctrl-C reaches us alone, and we stop them in order.
+                start_new_session=True,
+                preexec_fn=_dies_with(os.getpid(), self._orphan_signal),
+            )
         # Readable as soon as the process ends: no polling, no SIGCHLD handler for others to overwrite.
         descriptor = os.pidfd_open(child.process.pid)
         asyncio.get_running_loop().add_reader(descriptor, self._on_end, child, descriptor)

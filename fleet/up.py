@@ -9,19 +9,21 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from fleet import config_sources
+from fleet import config_sources, pipeline
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
 from fleet.nouns import number
 from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
+from fleet.sources import own
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
 from fleet.supervise import Program, Supervisor, child_environment, fleet_command, on_signals
+from fleet.views import configuration
 
 log = logging.getLogger("fleet.supervisor")
 
@@ -30,6 +32,8 @@ COORDINATOR_STOPS_S = 15.0
 SERVER_STOPS_S = 10.0
 WORKER_STOPS_S = 35.0
 """More than a worker gives its requests in flight."""
+FEED_STOPS_S = 30.0
+"""An epoch of many jobs is ended first."""
 DEFAULT_QUEUE = "default"
 _LOOK_S = 0.1
 
@@ -73,7 +77,7 @@ def with_default_config(settings: Settings) -> Settings:
         return settings
     folder = settings.data_dir.absolute()
     file = folder / "default-config.json"
-    body = router_config(queue=DEFAULT_QUEUE, file=folder / "queues.db")
+    body = router_config(queue=DEFAULT_QUEUE, file=folder / "queues.db", jobs_at=_own_feed_queue(settings))
     if not file.is_file() or file.read_text(encoding="utf-8") != body:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(body, encoding="utf-8")
@@ -84,9 +88,17 @@ def _with_source(config: ConfigSettings, source: str) -> ConfigSettings:
     return dataclasses.replace(config, source=source)
 
 
-def router_config(*, queue: str, file: Path, pools: Sequence[Mapping[str, object]] = ()) -> str:
+def _own_feed_queue(settings: Settings) -> str:
+    """What the default fleet reads to deliver dispatch jobs too. Addresses of other queues may hold secrets."""
+    uri = settings.feed.queue_url
+    return uri if settings.feed.enabled and uri.startswith(own.PREFIX) else ""
+
+
+def router_config(*, queue: str, file: Path, jobs_at: str = "") -> str:
     queues = [{"queueName": queue, "queueUri": queue_uri(queue=queue, file=file)}]
-    return json.dumps({"queues": queues, "processingPools": list(pools)}, indent=2) + "\n"
+    if jobs_at:
+        queues.append({"queueName": own.name_of(jobs_at), "queueUri": jobs_at})
+    return json.dumps({"queues": queues, "processingPools": []}, indent=2) + "\n"
 
 
 def queue_uri(*, queue: str, file: Path) -> str:
@@ -163,7 +175,10 @@ async def _run(
     host, port = settings.server.host, settings.server.port
     # Said once and before anything runs, instead of by a server that starts again and again.
     Tokens.of(settings.server, host)
-    listen(host, port).close()
+    with listen(host, port) as door:
+        # The one that is free now stays the server's: messages of jobs on their way name it.
+        port = int(door.getsockname()[1])
+    environment |= {"FLEET_SERVER_HOST": host, "FLEET_SERVER_PORT": str(port)}
     supervisor = Supervisor(
         stages=[
             programs("server", 1, environment, "--host", host, "--port", str(port)),
@@ -187,7 +202,7 @@ async def _run(
         own.watch()
     supervisor.start()
     announcer = asyncio.get_running_loop().create_task(
-        _announce(settings, redis is not None, supervisor, workers, coordinators, say)
+        _announce(settings, redis is not None, supervisor, environment, workers, coordinators, say)
     )
     try:
         return await supervisor.run()
@@ -213,6 +228,7 @@ async def _announce(
     settings: Settings,
     embedded: bool,
     supervisor: Supervisor,
+    environment: Mapping[str, str],
     workers: int,
     coordinators: int,
     say: Callable[[str], None],
@@ -220,10 +236,26 @@ async def _announce(
     await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(f"Server: {await _address(settings.redis.url, supervisor)}")
+    feeds = await _feed(settings, supervisor, environment)
     say(
-        f"Fleet is up: {number(coordinators, 'coordinator')}, {number(workers, 'worker')}, Redis {where}."
+        f"Fleet is up: {number(coordinators, 'coordinator')}, {number(workers, 'worker')},"
+        f"{' the feed,' if feeds else ''} Redis {where}."
         " Ctrl-C stops it."
     )
+
+
+async def _feed(settings: Settings, supervisor: Supervisor, environment: Mapping[str, str]) -> bool:
+    """Start the pipeline's driver where a queue of the configuration is the one that it writes to."""
+    async with connected(settings.redis.url) as client:
+        _, config = await configuration(client)
+    if not pipeline.is_configured(settings, config):
+        return False
+    if missing := pipeline.why_not(environment):
+        log.warning("dispatch jobs and events wait, the feed does not run: %s", missing)
+        return False
+    command = fleet_command("feed", "run")
+    supervisor.add(Program(name="feed", command=command, environment=environment, stop_within_s=FEED_STOPS_S))
+    return True
 
 
 async def _address(url: str, supervisor: Supervisor) -> str:

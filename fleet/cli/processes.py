@@ -35,9 +35,9 @@ metrics_port_option = click.option(
 def up(context: click.Context, workers: int, coordinators: int, port: int | None) -> int:
     """Run everything on this machine until Ctrl-C.
 
-    Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order. Without
-    --redis it brings a Redis of its own, kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a
-    file beside it.
+    Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order; the feed too
+    where the configuration has the queue that it writes to. Without --redis it brings a Redis of its own, kept in
+    FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it, and one for dispatch jobs.
     """
     settings = settings_without_redis(context)
     if port is not None:
@@ -123,19 +123,29 @@ def endpoint(
 
 
 @click.command(cls=Command, epilog=example("fleet demo --messages 20000 --groups 500", "fleet demo --keep"))
-@click.option("--messages", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True)
+@click.option("--messages", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Events.")
 @click.option("--groups", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--keep", is_flag=True, help="Leave it running until Ctrl-C, to look around.")
+@click.option(
+    "--report", metavar="DIR", type=click.Path(path_type=Path), help="Default: demo-report/ in FLEET_DATA_DIR."
+)
 @click.pass_context
-def demo(context: click.Context, messages: int, groups: int, keep: bool) -> int:
-    """Watch a whole fleet deliver messages in order.
+def demo(context: click.Context, messages: int, groups: int, keep: bool, report: Path | None) -> int:
+    """Watch a whole fleet deliver events in order.
 
-    Starts it in a temporary folder, sends, and shows for each group what arrived. Ends with 0
-    only if every message arrived, in the order of its group.
+    Starts it in a temporary folder, adds events, and shows for each group what arrived: by way of fan-out, dispatch,
+    queue, workers and server. Ends with 0 only if every event arrived, in the order of its group.
     """
     settings = settings_without_redis(context)
     become(settings, "demo")
-    return demonstration.demo(settings, environment=os.environ, messages=messages, groups=groups, keep=keep)
+    return demonstration.demo(
+        settings,
+        environment=os.environ,
+        messages=messages,
+        groups=groups,
+        keep=keep,
+        report_to=report or settings.data_dir / "demo-report",
+    )
 
 
 commands = (up, coordinator, worker, syncer, endpoint, demo)

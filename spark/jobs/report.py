@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -32,6 +33,7 @@ from spark.transforms import report as transforms
 
 PAGE, TABLES, PLOTS = "report.html", "tables", "plots"
 INVERSIONS_SHOWN = 1000
+_OURS = ("hours", "endpoints", "pools", "timeline", "tries", "out_of_order")
 Say = Callable[[str], None]
 
 
@@ -43,20 +45,23 @@ class Wanted:
     master: str
 
 
-def report(settings: Settings, wanted: Wanted, *, say: Say, options: Mapping[str, str] | None = None) -> Findings:
-    """Write everything to `out`, and return what it says."""
+def report(settings: Settings, wanted: Wanted, *, say: Say, spark: Spark | None = None) -> Findings:
+    """Write everything to `out`, and return what it says. `spark`: one that is open already, and stays so."""
     # Before anything takes seconds: the folder may be none, or not ours to write.
     tables, plots = _folder(wanted.out / TABLES), _folder(wanted.out / PLOTS)
+    for name in _OURS:
+        _remove(tables / f"{name}.parquet")
     opened = open_store(settings, connections=1)
     try:
         if wanted.journals or _has_attempts(opened.engine, wanted.since_ms):
             say("Starting Spark")
-            spark = Spark(master=wanted.master, shards=settings.feed.shards, options=options, name="fleet-report")
+            used = spark or Spark(master=wanted.master, shards=settings.feed.shards, name="fleet-report")
             try:
                 with spark_errors():
-                    findings = _Report(spark, opened.engine, wanted, tables).findings(say)
+                    findings = _Report(used, opened.engine, wanted, tables).findings(say)
             finally:
-                spark.close()
+                if spark is None:
+                    used.close()
         else:
             findings = nothing(opened.engine, wanted)
     finally:
@@ -164,6 +169,14 @@ def _folder(path: Path) -> Path:
     except OSError as error:
         raise FleetError(f"cannot write to {path}: {error.strerror}") from error
     return path
+
+
+def _remove(table: Path) -> None:
+    """What an earlier report wrote says nothing of this one."""
+    if table.is_dir():
+        shutil.rmtree(table)
+    else:
+        table.unlink(missing_ok=True)
 
 
 def _now_ms() -> int:

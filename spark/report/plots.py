@@ -19,6 +19,7 @@ from spark.report.words import OUTCOMES, count, duration, endpoint_name, plural
 
 _DPI = 200
 _ENDPOINTS = 10
+_FEWEST_STEPS = 8
 _LONGEST_NAME = {True: 44, False: 90}
 
 
@@ -127,7 +128,9 @@ def _with_time(axes: Axes, times: Sequence[float], width: float, look: Look) -> 
     formatter = ConciseDateFormatter(locator, tz=UTC, offset_formats=offsets)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
     axes.xaxis.get_offset_text().set(color=look.muted, size=9)
-    axes.set_xlim(times[0] - width * 0.3, times[-1] + width * 1.3)
+    # A moment alone has no room for the names of moments.
+    spare = max(0.3, (_FEWEST_STEPS - len(times)) / 2) * width
+    axes.set_xlim(times[0] - spare, times[-1] + width + spare)
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=2 if look.narrow else 6, frameon=False, labelcolor=look.ink,
         fontsize=9, handlelength=1.0, columnspacing=1.4, borderaxespad=0.2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +14,19 @@ from spark import schemas
 _IN_FILE = [field for field in schemas.JOURNAL.fields if field.name != "journal"]
 
 
+_PATTERN = re.compile(r"[][{}*?\\]")
+
+
+def _plain(path: Path) -> str:
+    """As Hadoop takes it: spaces as they are, and what would be a pattern as plain characters."""
+    return "file://" + _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
+
+
 def journals(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
     """Every record with its file. What is no record is left out: a writer that was killed leaves half a line."""
     if not paths:
         return spark.createDataFrame([], schemas.JOURNAL)
     schema = type(schemas.JOURNAL)(_IN_FILE)
-    read = spark.read.schema(schema).json([path.absolute().as_uri() for path in paths])
+    read = spark.read.schema(schema).json([_plain(path) for path in paths])
     whole = F.col("kind").isin("sent", "start", "end") & F.col("id").isNotNull() & F.col("t").isNotNull()
     return read.withColumn("journal", F.input_file_name()).filter(whole)

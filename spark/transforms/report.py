@@ -29,7 +29,7 @@ def deliveries_of(attempts: DataFrame, jobs: DataFrame) -> DataFrame:
     return (
         attempts.join(times, "id", "left")
         .withColumn("endpoint", endpoint_of("target_url"))
-        .withColumn("latency_ms", F.greatest(F.col("ended_ms") - F.col("started_ms"), F.lit(0)).cast("double"))
+        .withColumn("latency_ms", _no_less_than_0(F.col("ended_ms") - F.col("started_ms")))
         .transform(lambda rows: with_place_among_attempts(rows, "started_ms", "attempt"))
         .withColumn("wait_ms", F.when(F.col("first"), _since_due()))
         .select(*_COLUMNS)
@@ -48,7 +48,7 @@ def deliveries_in(journal: DataFrame, jobs: DataFrame, attempts: DataFrame) -> D
         .withColumn("endpoint", F.element_at(F.split("journal", "/"), -1))
         .withColumn("error", F.when(F.col("outcome") != SUCCESS, F.concat(F.lit("HTTP "), F.col("status"))))
         .transform(lambda rows: with_place_among_attempts(rows, "t"))
-        .withColumn("wait_ms", F.when(F.col("first"), F.greatest(F.col("t") - F.col("sent_t"), F.lit(0.0))))
+        .withColumn("wait_ms", F.when(F.col("first"), _no_less_than_0(F.col("t") - F.col("sent_t"))))
         .withColumn("started_ms", F.floor("t").cast("long"))
         .select(*_COLUMNS)
     )
@@ -69,7 +69,7 @@ def requests_of(journal: DataFrame) -> DataFrame:
             "status",
             outcome_of_status("status").alias("outcome"),
             F.coalesce("begun", "t").alias("t"),
-            F.greatest(F.col("t") - F.col("begun"), F.lit(0.0)).alias("latency_ms"),
+            _no_less_than_0(F.col("t") - F.col("begun")).alias("latency_ms"),
         )
     )
 
@@ -105,7 +105,12 @@ def outcome_of_status(status: str) -> Column:
 def _since_due() -> Column:
     """From when it could have gone. A time later than its first attempt is that of a retry."""
     due = F.when(F.col("scheduled_ms") <= F.col("started_ms"), F.greatest("scheduled_ms", "created_ms"))
-    return F.greatest(F.col("started_ms") - F.coalesce(due, "created_ms"), F.lit(0)).cast("double")
+    return _no_less_than_0(F.col("started_ms") - F.coalesce(due, "created_ms"))
+
+
+def _no_less_than_0(ms: Column) -> Column:
+    """Clocks of two machines differ. What is not known stays unknown: `greatest` alone would make it 0."""
+    return F.when(ms.isNotNull(), F.greatest(ms.cast("double"), F.lit(0.0)))
 
 
 def since(deliveries: DataFrame, since_ms: int) -> DataFrame:

@@ -38,6 +38,7 @@ class Fleet:
 
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = PATIENCE_S
 
     def run(self, *arguments: str, input_text: str | None = None, **environment: str) -> Result:
         done = subprocess.run(
@@ -47,7 +48,7 @@ class Fleet:
             capture_output=True,
             text=True,
             input=input_text,
-            timeout=PATIENCE_S,
+            timeout=self.patience_s,
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
@@ -55,6 +56,9 @@ class Fleet:
     def running(self, *arguments: str, **environment: str) -> Iterator[Process]:
         """A command that goes on; whatever it started is gone at the end, or the test fails."""
         log = self.directory / f"{arguments[0]}-{time.monotonic_ns()}.log"
+        if arguments[0] == "up":
+            # A driver of the pipeline takes a second of a core to start: who is about something else does without.
+            environment = {"FLEET_FEED_ENABLED": "false", **self.environment, **environment}
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 self._command(arguments),
@@ -102,20 +106,20 @@ class Process:
         """Everything it started and what that started."""
         return psutil.Process(self.popen.pid).children(recursive=True)
 
-    def says(self, words: str) -> None:
+    def says(self, words: str, *, patience_s: float = PATIENCE_S) -> None:
         def said() -> bool:
             assert self.popen.poll() is None or words in self.text(), self.text()
             return words in self.text()
 
-        until(said, why=lambda: self.text())
+        until(said, why=lambda: self.text(), patience_s=patience_s)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.popen.send_signal(number)
         return self.popen.wait(PATIENCE_S)
 
 
-def until(fact: Callable[[], bool], *, why: Callable[[], str] = lambda: "") -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def until(fact: Callable[[], bool], *, why: Callable[[], str] = lambda: "", patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not fact():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {why()}"
+        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {why()}"
         time.sleep(0.05)  # between two processes there is no event to wait for

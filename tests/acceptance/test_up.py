@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
 from tests.servers import free_port
 
 UP = "Fleet is up"
+DEMO_PATIENCE_S = 300.0
+"""It starts Spark twice: seconds where it is quiet, a minute each where it is not."""
 
 
 @pytest.fixture
@@ -147,23 +151,53 @@ def test_a_second_fleet_in_the_same_folder_says_so(fleet: Fleet) -> None:
         assert second.err.count("\n") == 1
 
 
-def test_the_demo_shows_what_arrived_and_leaves_nothing(fleet: Fleet) -> None:
-    result = fleet.run("demo", "--messages", "600", "--groups", "12")
+@pytest.mark.parametrize("java", [True, False])
+def test_up_runs_the_feed_where_it_can_and_says_where_it_cannot(fleet: Fleet, tmp_path: Path, java: bool) -> None:
+    no_java = {} if java else {"JAVA_HOME": "", "PATH": str(tmp_path / "bin")}
+    if not java:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "redis-server").symlink_to(str(shutil.which("redis-server")))
+    with fleet.running("up", "--workers", "1", FLEET_FEED_ENABLED="true", **no_java) as up:
+        up.says(UP)
+        family = up.family()
+        if java:
+            up.says("leading")
+            assert "1 worker, the feed, Redis" in up.text()
+            assert set(fleet.run("queues", "--json").document) == {"default", "dispatch"}
+        else:
+            assert "the feed does not run: there is no Java" in up.text()
+            assert "1 worker, Redis" in up.text()
+        assert up.stop() == 0
+        assert_gone(family)
+
+
+def test_the_demo_delivers_events_in_order_reports_and_leaves_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    patient = dataclasses.replace(fleet, patience_s=DEMO_PATIENCE_S)
+    result = patient.run("demo", "--messages", "300", "--groups", "12")
     assert result.code == 0, result.out + result.err
-    assert "All 600 messages arrived, each group in order." in result.out
+    assert "All 300 events were delivered, each group in order." in result.out
     assert "all 12 groups" in result.out
+    assert "300 of 300 accepted, 0 lost, 0 out of order, 0 at the same time, 0 twice" in result.out
+    assert "300 of 300 messages delivered, every group in order" in result.out
     assert result.err == ""
+    page = (tmp_path / ".fleet" / "demo-report" / "report.html").read_text()
+    # Of both who saw it: the server that sent them, and the endpoint that took them.
+    assert "300 messages in 12 groups, by the server&#x27;s attempts" in page
+    assert "300 messages in 12 groups, by the endpoints&#x27; journals" in page
 
 
 def test_an_interrupted_demo_leaves_nothing(fleet: Fleet) -> None:
-    with fleet.running("demo", "--keep", "--messages", "200") as demo:
-        demo.says("fleet status")
+    with fleet.running("demo", "--keep", "--messages", "20") as demo:
+        demo.says("fleet status", patience_s=DEMO_PATIENCE_S)
         family = demo.family()
-        url = re.search(r"FLEET_REDIS_URL='(.*)'", demo.text())
-        assert url is not None
-        assert fleet.run("status", "--redis", url[1]).code == 0
+        config = re.search(r"FLEET_CONFIG='(.*)'", demo.text())
+        assert config is not None
+        assert fleet.run("status", "--config", config[1]).code == 0
+        stats = fleet.run("jobs", "stats", "--json", "--config", config[1]).document
+        assert stats["COMPLETED"] == 20
         assert demo.stop(signal.SIGINT) == 0
         assert_gone(family)
+        assert not Path(config[1]).exists()
 
 
 def test_a_wiped_redis_has_its_configuration_back_in_seconds(fleet: Fleet, tmp_path: Path) -> None:
