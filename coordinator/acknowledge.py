@@ -88,7 +88,7 @@ class Acknowledger:
             # One whose handle expired stays tracked as acked: its redelivery is acked at once.
             over += [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
             self._counts["acked"] += sum(accepted)
-        gone = await self._queue.untrack(over) if over else set()
+        gone = await self._queue.untrack(over, hidden_ms=self._hidden_ms(nacks)) if over else set()
         if nacks:
             failpoint.hit("untracked")
             shown = [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
@@ -99,6 +99,10 @@ class Acknowledger:
             self._counts["nacked"] += len(shown)
             failpoint.hit("nacked-at-source")
         return len(settled)
+
+    def _hidden_ms(self, nacks: list[Settled]) -> dict[str, int]:
+        """Where the source shows nothing to who only looks, people ask us when it shows a message again."""
+        return {} if self._source.is_looked_into else {s.broker_id: s.delay_ms for s in nacks}
 
     async def _insist(self, call: Callable[[], Awaitable[list[bool]]]) -> list[bool] | None:
         """Call the source until it answers; None once the lease is gone."""

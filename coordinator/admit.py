@@ -150,7 +150,9 @@ class Admission:
         log.warning(text, code, since_then + refused, self._queue.name, QUEUE_FULL_RETRY_S)
 
     async def _hand_back(self, returned: list[tuple[Routed, Tracking, int]]) -> None:
-        gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned])
+        looked_into = self._source.is_looked_into
+        hidden_ms = {} if looked_into else {r.received.broker_id: seconds * 1000 for r, _, seconds in returned}
+        gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned], hidden_ms=hidden_ms)
         self._check_lease()
         await self._source.nack(
             [

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from fleet import dead, explain_delivery, explain_source
-from fleet.config import RouterConfig, shown_uri
+from fleet import dead, explain_delivery, explain_source, explain_unseen, views
+from fleet.config import QueueConfig, RouterConfig, shown_uri
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_GROUP
 from fleet.nouns import number
@@ -36,6 +36,7 @@ class Explainer:
     """By which an embedded queue judges: the clock of this machine."""
     pool: str | None = None
     """Only there."""
+    depths: views.AskDepths = views.queue_depths
     _queues: list[str] = field(default_factory=list)
 
     async def explain(self, subject: str) -> Explanation:
@@ -55,13 +56,22 @@ class Explainer:
             return await self._tracked(subject, found)
         at_source = await explain_source.look(self.client, self.config, subject, pool=self.pool, now_ms=self._wall())
         letters = await self._letters(subject)
+        if at_source is None:
+            unseen = self._unseen()
+            at_source = await explain_unseen.given_back(
+                self.client, unseen, subject, pool=self.pool, now_ms=self.now_ms
+            )
         if at_source is not None:
             at_source = await self._with_what_it_is_behind(at_source)
             at_source.details.extend(letters)
             return at_source
         if letters:
             return Explanation(subject, "DEAD", "an operator: `fleet dead replay` or `fleet dead purge`", None, letters)
-        return self._unknown(subject)
+        return await self._unknown(subject)
+
+    def _unseen(self) -> list[QueueConfig]:
+        queues = (queue for queue in self.config.queues if queue.scheme not in explain_source.LOOKED_INTO)
+        return sorted(queues, key=lambda queue: queue.name)
 
     async def _with_what_it_is_behind(self, explained: Explanation) -> Explanation:
         """Its queue shows it when the other one is done with, and what keeps that one only its pool can tell."""
@@ -130,7 +140,7 @@ class Explainer:
     async def _group(self, subject: str, pools: Sequence[str]) -> Explanation:
         view = await groups.group(self.client, pools[0], subject, now_ms=self.now_ms)
         if view is None:
-            return self._unknown(subject)
+            return await self._unknown(subject)
         explained = await self._group_in(subject, view, pools[0])
         messages = number(view.queued, "message")
         explained.details.insert(0, f"Pool {pools[0]} holds {messages} of it; the first is {view.head.message_id}.")
@@ -229,19 +239,19 @@ class Explainer:
             sentences.append(f"… and {number(count - _LETTERS_NAMED, 'more dead letter')} of it.")
         return sentences
 
-    def _unknown(self, subject: str) -> Explanation:
+    async def _unknown(self, subject: str) -> Explanation:
         where = f"pool {self.pool}" if self.pool else "any pool"
         details = [
             f"Neither a message nor a group of that name is in {where}, in the queues that can be looked into,"
             " or among the dead letters.",
             "It was delivered and acked, or never sent, or to a queue that is not configured.",
         ]
-        unseen = sorted(q.name for q in self.config.queues if q.scheme not in explain_source.LOOKED_INTO)
-        if unseen:
-            details.append(
-                f"Or it waits, or is delayed, in a queue that shows it to nobody who only looks: {', '.join(unseen)}."
-            )
-        return Explanation(subject, "UNKNOWN", "nothing", None, details)
+        possible, sentences = await explain_unseen.where_it_may_be(self._unseen(), self.depths)
+        waits_for = "nothing"
+        if possible:
+            waits_for = "nothing that is known; it may stand in a queue that cannot be looked into"
+            details[-1] = details[-1][:-1] + "; or it still stands in a queue that cannot be looked into."
+        return Explanation(subject, "UNKNOWN", waits_for, None, [*details, *sentences])
 
 
 def _named(view: GroupView) -> str:

@@ -40,6 +40,7 @@ class ActiveMqSource:
     """One queue, read by one coordinator at a time."""
 
     holds_groups = False
+    is_looked_into = False
 
     def __init__(self, *, name: str, address: Address, visibility_ms: int, heartbeat_ms: int = HEARTBEAT_MS) -> None:
         self.name = name

@@ -67,6 +67,8 @@ class Source(Protocol):
     holds_groups: bool
     """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
     visibility_ms: int
+    is_looked_into: bool
+    """Whether it tells of a message to who only looks. Of others we remember ourselves until when they hide one."""
     crash_wait_ms: int
     """How long a new owner takes nothing after one that died while the queue had messages out: where groups are not
     held, what that one was given comes again only then, and what is newer would overtake. 0 where it cannot."""

@@ -39,6 +39,7 @@ class NatsSource:
     """One consumer of one stream."""
 
     holds_groups = False
+    is_looked_into = False
 
     def __init__(self, *, name: str, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.name = name

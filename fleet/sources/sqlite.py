@@ -34,6 +34,7 @@ class SqliteSource:
     """One embedded queue, read by one coordinator at a time."""
 
     holds_groups = True
+    is_looked_into = True
     crash_wait_ms = 0
 
     def __init__(

@@ -36,6 +36,7 @@ _REDELIVERED_MOST = 10_000
 class SqsSource:
     """One SQS queue, read by one coordinator at a time."""
 
+    is_looked_into = False
     crash_wait_ms = 0  # FIFO holds its groups; a standard queue promises no order that could be kept by waiting
 
     def __init__(

@@ -119,6 +119,10 @@ class QueueKeys:
         return self._key("dead")
 
     @property
+    def delayed(self) -> str:
+        return self._key("delayed")
+
+    @property
     def owner(self) -> str:
         return self._key("owner")
 
@@ -209,6 +213,7 @@ FAMILIES = (
     "{p:*}:failed",
     "{q:*}:owner",
     "{q:*}:dead",
+    "{q:*}:delayed",
     "{b:*}:state",
     "{b:*}:seen",
     "{fleet}:*",

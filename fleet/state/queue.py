@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
 from fleet.state.keys import QueueKeys
+from fleet.state.registry import Registry
 from fleet.state.scripts import SEP, script
+
+HIDDEN_REMEMBERED = 10_000
+"""Of each queue, messages that were given back and are hidden there: some 100 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,17 @@ class Settled:
     delay_ms: int
     handle: str
     """Empty where the message is not tracked under that token any more: nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A message that was given back to its queue, which does not show it before a time."""
+
+    message_id: str
+    broker_id: str
+    pool: str
+    group: str
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +114,22 @@ class Queue:
             for i in range(1, len(answer), 4)
         ]
 
-    async def untrack(self, messages: Sequence[tuple[str, str]], *, only_unsettled: bool = False) -> set[str]:
-        """Forget (broker id, token); returns the broker ids that were still tracked under that token."""
-        arguments: list[str | int] = [self.epoch, "t" if only_unsettled else ""]
-        for message in messages:
-            arguments += message
+    async def untrack(
+        self,
+        messages: Sequence[tuple[str, str]],
+        *,
+        only_unsettled: bool = False,
+        hidden_ms: Mapping[str, int] | None = None,
+    ) -> set[str]:
+        """Forget (broker id, token); returns the broker ids that were still tracked under that token.
+
+        `hidden_ms`: by broker id, for how long the source hides what is given back to it. It is remembered until
+        then, for people who ask.
+        """
+        arguments: list[str | int] = [self.now_ms, self.epoch, "t" if only_unsettled else "", HIDDEN_REMEMBERED]
+        for broker_id, token in messages:
+            hidden = hidden_ms and hidden_ms.get(broker_id)
+            arguments += (broker_id, f"{token}{SEP}{hidden}" if hidden else token)
         s = script("untrack")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])
@@ -150,6 +176,17 @@ class Queue:
             if not cursor:
                 return
 
+    async def hidden(self) -> AsyncIterator[list[Hidden]]:
+        """What was given back with a delay that is not over; the newest are remembered. Some hundred at a time."""
+        now = int(self.now_ms or await Registry(self.client).clock_ms())
+        cursor = 0
+        while True:
+            with translated():
+                cursor, page = await self.client.zscan(self.keys.delayed, cursor, count=500)
+            yield [_hidden(member, int(until)) for member, until in page if until > now]
+            if not cursor:
+                return
+
     def _check(self, tag: str) -> None:
         if tag == "stale":
             raise Fenced(f"queue {self.name} has another owner")
@@ -163,6 +200,11 @@ def _tracking(verdict: str) -> Tracking:
             return Tracking("acked", verdict[1:])
         case _:
             return Tracking("redelivered")
+
+
+def _hidden(member: str, until_ms: int) -> Hidden:
+    message_id, broker_id, pool, group = member.split(SEP)
+    return Hidden(message_id, broker_id, pool, group, until_ms)
 
 
 def _tracked(broker_id: str, record: str) -> Tracked:

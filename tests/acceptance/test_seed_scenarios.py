@@ -45,7 +45,10 @@ def _is_clean(house: House) -> bool:
     """Nothing is remembered of a batch that is over, but the mark that expires."""
     with house.client() as client:
         keys, queue = PoolKeys("P"), QueueKeys("q")
-        left = client.exists(keys.entries, keys.leases, keys.owners, keys.outboxes, queue.tracked, queue.apps)
+        # Nor of what was given back: the embedded queue can be asked.
+        left = client.exists(
+            keys.entries, keys.leases, keys.owners, keys.outboxes, queue.tracked, queue.apps, queue.delayed
+        )
         return left == 0 and int(client.zcard(keys.failed)) <= 1
 
 
@@ -127,6 +130,10 @@ async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_gr
                     await asyncio.sleep(0.05)
             acknowledger.stop()
             await applying
+            # This source tells nothing of a message that it hides: what `fleet explain` says of it we remember.
+            hidden = {one.message_id: one async for page in intake.queue.hidden() for one in page}
+            assert set(hidden) == {"m1", "m2"}
+            assert abs(hidden["m1"].until_ms - endpoint.answered_ms["m1"] - 20_000) < SLACK_MS
         assert endpoint.ids() == ["m1", "m3", "m4"]
         assert source.acked == ["handle-m3", "handle-m4"]
         # Not 10 s: this source would show the sibling before the head of its group.

@@ -46,6 +46,7 @@ class HeldSource:
 
     name = "q"
     holds_groups = True
+    is_looked_into = False
     crash_wait_ms = 0
     visibility_ms = 600_000
 

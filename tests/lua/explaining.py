@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fleet.config import PoolConfig, QueueConfig, RouterConfig
 from fleet.explain import Explainer
 from fleet.explanation import Explanation
+from fleet.sources.base import Depth
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
+from fleet.views import DepthNow
 from tests.lua.stage import TTL_MS, Stage, in_group, submit
 
 HTTP_TIMEOUT_MS = 60_000
+EMPTY: DepthNow = (Depth(0, 0, None), "")
 FIELDS = ["subject", "state", "waitsFor", "until", "details"]
 
 
 async def explain(
-    stage: Stage, subject: str, *, uri: str = "nats://h/s/c", pools: tuple[str, ...] = ("P",), pool: str | None = None
+    stage: Stage,
+    subject: str,
+    *,
+    uri: str = "nats://h/s/c",
+    pools: tuple[str, ...] = ("P",),
+    pool: str | None = None,
+    depth: DepthNow = EMPTY,
 ) -> Explanation:
+    """`depth`: of a queue that shows nothing else of itself."""
+
+    async def depths(queues: Sequence[QueueConfig]) -> list[DepthNow]:
+        return [depth for _ in queues]
+
     config = RouterConfig(
         queues=(QueueConfig(name="q", uri=uri),),
         pools=tuple(PoolConfig(code=code, concurrency=1, capacity=50) for code in pools),
     )
-    explainer = Explainer(client=stage.client, config=config, now_ms=str(stage.now_ms), pool=pool)
+    explainer = Explainer(client=stage.client, config=config, now_ms=str(stage.now_ms), pool=pool, depths=depths)
     found = await explainer.explain(subject)
     assert list(found.to_json()) == FIELDS
     assert all(sentence.endswith(".") or ": http" in sentence for sentence in found.details), found.details

@@ -8,6 +8,7 @@ import pytest
 
 from fleet.dead import skipped
 from fleet.explanation import at
+from fleet.sources.base import Depth
 from fleet.state import groups
 from fleet.state.breakers import SharedBreakers
 from fleet.state.entry import ACK, nack, outbox_item
@@ -35,8 +36,16 @@ from tests.lua.stage import (
 
 async def test_what_nobody_has_heard_of_is_unknown_and_queues_not_looked_into_are_named(stage: Stage) -> None:
     found = await explain(stage, "nothing")
-    assert (found.state, found.until_ms) == ("UNKNOWN", None)
-    assert "q." in found.details[-1]
+    assert (found.state, found.waits_for, found.until_ms) == ("UNKNOWN", "nothing", None)
+    looks = "Queue q shows messages to nobody who only looks, and finds none by its id"
+    assert found.details[-1] == f"{looks}; it holds 0 that wait and 0 that are hidden."
+    deep = await explain(stage, "nothing", depth=(Depth(1_200, 3, None), ""))
+    assert deep.state == "UNKNOWN"
+    assert deep.waits_for == "nothing that is known; it may stand in a queue that cannot be looked into"
+    assert deep.details[-1] == f"{looks}; it holds 1,200 that wait and 3 that are hidden."
+    silent = await explain(stage, "nothing", depth=(None, "nats://h cannot be reached"))
+    assert silent.waits_for == deep.waits_for
+    assert silent.details[-1] == f"{looks}; how many it holds it does not say: nats://h cannot be reached."
 
 
 @pytest.mark.parametrize("subject", ["mg0", "g0", "g"], ids=["message", "broker id", "group"])

@@ -1,28 +1,48 @@
 -- untrack: forget messages, each known by its token.
--- KEYS owner tracked apps
--- ARGV owner_epoch only broker_id token …
---   only: '' or the state they must be in, `t` for those that no pool has settled
+-- KEYS owner tracked apps delayed
+-- ARGV now_ms owner_epoch only most broker_id token …
+--   only: '' or the state they must be in, `t` for those that no pool has settled; token: followed by SEP delay_ms where
+--   its source hides one that is given back and nobody else can be asked; most: so many of these are remembered
 -- Returns {`stale`} for an older owner, else {`ok`, broker_id …}, those that were forgotten
-local owner, tracked, apps = unpack(KEYS)
-if redis.call('HGET', owner, 'epoch') ~= ARGV[1] then return { 'stale' } end
-local only = ARGV[2]
+local owner, tracked, apps, delayed = unpack(KEYS)
+if redis.call('HGET', owner, 'epoch') ~= ARGV[2] then return { 'stale' } end
+local only, most = ARGV[3], tonumber(ARGV[4])
 local brokers = {}
-for i = 3, #ARGV, 2 do brokers[#brokers + 1] = ARGV[i] end
+for i = 5, #ARGV, 2 do brokers[#brokers + 1] = ARGV[i] end
 local records = hmget_many(tracked, brokers)
-local answer, over, free = { 'ok' }, {}, {}
+local answer, over, free, hidden = { 'ok' }, {}, {}, {}
+local now, longest
 for i, broker in ipairs(brokers) do
   if records[i] then
     local _, kept = head_of(records[i])
     local token, rest = head_of(kept)
     local state, tail = head_of(rest)
-    if token == ARGV[2 + 2 * i] and (only == '' or only == state) then
+    local wanted = ARGV[4 + 2 * i]
+    local mark = string.find(wanted, SEP, 1, true)
+    if token == (mark and string.sub(wanted, 1, mark - 1) or wanted) and (only == '' or only == state) then
       over[#over + 1] = broker
       answer[#answer + 1] = broker
+      local app, place = head_of(tail)
       -- Settled as ack, its app id is free already, and may be another message's by now.
-      if state ~= 'a' then free[#free + 1] = head_of(tail) end
+      if state ~= 'a' then free[#free + 1] = app end
+      if mark then
+        local delay = tonumber(string.sub(wanted, mark + 1))
+        now = now or time_ms(ARGV[1])
+        local pool, behind = head_of(place)
+        hidden[#hidden + 1] = text(now + delay)
+        hidden[#hidden + 1] = app .. SEP .. broker .. SEP .. pool .. SEP .. head_of(behind)
+        longest = math.max(longest or 0, delay)
+      end
     end
   end
 end
 if #over > 0 then call_many('HDEL', tracked, over) end
 if #free > 0 then call_many('HDEL', apps, free) end
+if #hidden > 0 then
+  call_many('ZADD', delayed, hidden, 2)
+  redis.call('ZREMRANGEBYSCORE', delayed, '-inf', text(now))
+  -- Those that come back first make room: they are found by whoever polls the queue.
+  redis.call('ZREMRANGEBYRANK', delayed, 0, -most - 1)
+  if redis.call('PTTL', delayed) < longest then redis.call('PEXPIRE', delayed, text(longest)) end
+end
 return answer
