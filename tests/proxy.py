@@ -18,7 +18,9 @@ class Proxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
-        self._left_bytes: int | None = None
+        self._left: dict[bool, int] = {}
+        """How many more bytes go through to the broker (True), or from it (False), where that is limited."""
+        self.broke = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -32,13 +34,17 @@ class Proxy:
             _reset(line)
 
     def cut_after(self, count: int) -> None:
-        """Cut it once so many more bytes have gone to the broker."""
-        self._left_bytes = count
+        """Cut it once so many more bytes have gone to the broker, perhaps in the middle of a message."""
+        self._left[True] = count
+
+    def break_after(self, count: int) -> None:
+        """Break one connection once so many more bytes have come from the broker. A new one goes through."""
+        self._left[False] = count
 
     def mend(self) -> None:
         with self._lock:
             self._is_cut = False
-            self._left_bytes = None
+            self._left.clear()
 
     @property
     def connections(self) -> int:
@@ -72,17 +78,25 @@ class Proxy:
                 _reset(near)
                 _reset(far)
                 continue
-            for source, sink, counts in ((near, far, True), (far, near, False)):
-                threading.Thread(target=self._copy, args=(source, sink, counts), daemon=True).start()
+            for source, sink, to_broker in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._copy, args=(source, sink, to_broker), daemon=True).start()
 
-    def _copy(self, source: socket.socket, sink: socket.socket, counts: bool) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, to_broker: bool) -> None:
         with suppress(OSError):
             while chunk := source.recv(_CHUNK):
-                sink.sendall(chunk)
-                if counts and self._left_bytes is not None:
-                    self._left_bytes -= len(chunk)
-                    if self._left_bytes <= 0:
-                        self.cut()
+                left = self._left.get(to_broker)
+                if left is None:
+                    sink.sendall(chunk)
+                    continue
+                sink.sendall(chunk[:left])
+                self._left[to_broker] = left - len(chunk)
+                if left > len(chunk):
+                    continue
+                del self._left[to_broker]
+                self.broke = True
+                if to_broker:
+                    self.cut()
+                break
         with self._lock:
             self._open -= {source, sink}
         _reset(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +13,7 @@ from benchmark.report import compares_with_peers
 
 _KINDS = {"limit": "limits", "peer": "peers", "fleet": "Fleet"}
 # Wide enough for all columns where the output is a file and has no width of its own.
-_FILE_WIDTH = 160
+_FILE_WIDTH = 200
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -27,6 +27,7 @@ def print_table(rows: Sequence[Row]) -> None:
     table.add_column("setting")
     table.add_column("busy elsewhere", justify="right")
     table.add_column("× best peer", justify="right", no_wrap=True)
+    table.add_column("µs of CPU a message")
     table.add_column("checks and budgets")
     peer = best_peer(rows)
     for kind, heading in _KINDS.items():
@@ -42,7 +43,7 @@ def print_table(rows: Sequence[Row]) -> None:
 def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
     title = f"  {row.scenario.title}"
     if row.best is None:
-        return [title, "-", "-", "", "", "", Text(row.error, style="red")]
+        return [title, "-", "-", "", "", "", "", Text(row.error, style="red")]
     setting, best = row.best
     same = [measurement.value for tried, measurement in row.attempts if tried == setting]
     slowest = min(same) if row.scenario.better == "higher" else max(same)
@@ -57,7 +58,18 @@ def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
     for verdict in verdicts(row, rows):
         notes.append(("; " if notes else "") + verdict.text, style="green" if verdict.met else "yellow")
     busy = f"{float(best.details[BUSY_ELSEWHERE]):.0%}"
-    return [title, f"{_figure(best.value)} {best.unit}", _figure(slowest), setting, busy, ratio, notes]
+    cost = cpu_of(best.details)
+    return [title, f"{_figure(best.value)} {best.unit}", _figure(slowest), setting, busy, ratio, cost, notes]
+
+
+def cpu_of(details: Mapping[str, float | int | str]) -> str:
+    """Of the processes that took part: Fleet's, then those of its servers; '' where nobody measured them."""
+    us = {name.removesuffix("_us"): float(value) for name, value in details.items() if name.endswith("_us")}
+    if us.pop("redis_scripts", None) is None:
+        return ""
+    workers = sum(us.pop(name) for name in [name for name in us if name.startswith("worker")])
+    figures = {"coordinator": us.pop("coordinator", 0.0), "workers": workers, **us}
+    return ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in figures.items() if value >= 0.05)
 
 
 def _figure(value: float) -> str:

@@ -1,4 +1,4 @@
-"""ActiveMQ when things go wrong: lines cut, brokers and owners killed, halves of a nack. Brokers are real."""
+"""ActiveMQ when things go wrong: lines cut, brokers and owners killed. Brokers are real."""
 
 from __future__ import annotations
 
@@ -7,80 +7,30 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from itertools import count
 from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.activemq import ActiveMqSource
 from fleet.sources.activemq_address import parse_address
 from fleet.sources.activemq_frames import Command
 from fleet.sources.activemq_publisher import ActiveMqPublisher
-from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.sources.base import Depth, Outgoing, Received
 from fleet.sources.stomp_line import StompLine
 from tests.activemq_server import MOST_BODY_BYTES, ActiveMqServer, running_activemq
+from tests.integration.activemq_world import (
+    EMPTY,
+    HEARTBEAT_MS,
+    SOON_MS,
+    bodies,
+    held,
+    poll_again,
+    send,
+    source_of,
+    until,
+)
 from tests.proxy import proxied
-
-SOON_MS = 5_000
-HEARTBEAT_MS = 1000
-_numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqServer]:
-    """A broker that tests may kill, and start again."""
-    with running_activemq(tmp_path_factory.mktemp("mortal")) as server:
-        yield server
-
-
-@pytest.fixture
-def queue() -> str:
-    return f"integration.{next(_numbers)}"
-
-
-def source_of(uri: str, heartbeat_ms: int = 5000) -> ActiveMqSource:
-    return ActiveMqSource(name="q", address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
-
-
-async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 0) -> None:
-    publisher = ActiveMqPublisher(address=parse_address(uri))
-    await publisher.open()
-    try:
-        messages = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
-        assert await publisher.publish(messages) == [None] * len(bodies)
-    finally:
-        await publisher.close()
-
-
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
-
-
-def bodies(received: list[Received]) -> list[str]:
-    return [one.body.decode() for one in received]
-
-
-async def poll_again(source: ActiveMqSource, most: int = 50) -> list[Received]:
-    """The first that comes, once the source has found its broker again."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                if received := await source.poll(most, SOON_MS):
-                    return received
-            except SourceUnavailable:
-                await asyncio.sleep(0.02)
-
-
-async def until(source: ActiveMqSource, wanted: Depth) -> None:
-    async with asyncio.timeout(20):
-        while await source.depth() != wanted:
-            pass
-
-
-EMPTY = Depth(waiting=0, invisible=0, oldest_s=None)
 
 
 async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
@@ -161,122 +111,6 @@ async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_
         await until(source, EMPTY)
     finally:
         await source.close()
-
-
-class Died(Exception):
-    """The owner, at that point."""
-
-
-async def _die(*_: Any) -> Any:
-    raise Died
-
-
-@pytest.mark.parametrize(
-    ("step", "is_there_twice"), [("_send", False), ("_delete_copied", True)], ids=["before the copy", "before the ack"]
-)
-async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
-    activemq_server: ActiveMqServer, queue: str, step: str, is_there_twice: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = activemq_server.uri(queue)
-    await send(uri, "a")
-    dying = source_of(uri)
-    await dying.open()
-    (first,) = await dying.poll(10, SOON_MS)
-    monkeypatch.setattr(dying, step, _die)
-    with pytest.raises(Died):
-        await dying.nack([(held([first])[0], 1000)])
-    await dying.close()
-    heir = source_of(uri)
-    await heir.open()
-    try:
-        copies = int(is_there_twice)
-        assert (await heir.depth()) == Depth(waiting=1, invisible=copies, oldest_s=None, delayed=copies)
-        (again,) = await heir.poll(10, SOON_MS)
-        assert (again.body, again.broker_id, again.receive_count) == (b"a", first.broker_id, 2)
-        assert await heir.ack(held([again])) == [True]
-        assert await heir.poll(10, 1500) == []  # the copy comes in this time, and is dropped
-        await until(heir, EMPTY)
-    finally:
-        await heir.close()
-
-
-async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
-    activemq_server: ActiveMqServer, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = activemq_server.uri(queue)
-    await send(uri, "a")
-    dying = source_of(uri)
-    await dying.open()
-    (first,) = await dying.poll(10, SOON_MS)
-    monkeypatch.setattr(dying, "_delete_copied", _die)
-    with pytest.raises(Died):
-        await dying.nack([(held([first])[0], 100)])
-    await dying.close()
-    heir = source_of(uri)
-    await heir.open()
-    try:
-        (again,) = await heir.poll(10, SOON_MS)
-        assert await heir.poll(10, 1500) == []  # the copy comes in this time
-        assert await heir.ack(held([again])) == [True]
-        await until(heir, EMPTY)
-    finally:
-        await heir.close()
-
-
-async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_nothing(
-    mortal: ActiveMqServer, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = mortal.uri(queue)
-    await send(uri, "a")
-    source = source_of(uri)
-    await source.open()
-    try:
-        (first,) = await source.poll(10, SOON_MS)
-        delete = source._delete_copied
-
-        async def killed_meanwhile(*args: Any) -> None:
-            mortal.kill()
-            await delete(*args)
-
-        monkeypatch.setattr(source, "_delete_copied", killed_meanwhile)
-        with pytest.raises(SourceUnavailable):
-            await source.nack([(held([first])[0], 1000)])
-        mortal.start()
-        (again,) = await poll_again(source)
-        assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
-        assert await source.ack(held([again])) == [True]
-        assert await source.poll(10, 1500) == []  # the copy comes in this time, and is dropped
-        await until(source, EMPTY)
-    finally:
-        await source.close()
-
-
-async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
-    activemq_server: ActiveMqServer, queue: str
-) -> None:
-    uri = activemq_server.uri(queue)
-    raw = bytes(range(256))
-    line = StompLine(address=parse_address(uri))
-    await line.open()
-    headers = {"destination": f"/queue/{queue}", "persistent": "true", "tenant": "a:b", "FleetGroup": "größe"}
-    assert await line.ask([Command("SEND", headers | {"content-length": "256"}, raw)]) == [""]
-    source = source_of(uri)
-    await source.open()
-    try:
-        (first,) = await source.poll(10, SOON_MS)
-        seen = [first]
-        for delay_ms in (50, 0, 50):
-            assert await source.nack([(held(seen)[-1], delay_ms)]) == [True]
-            seen += await source.poll(10, SOON_MS)
-        assert [one.receive_count for one in seen] == [1, 2, 3, 4]
-        assert {(one.broker_id, one.body, one.group) for one in seen} == {(first.broker_id, raw, "größe")}
-        assert source._session.out[seen[-1].handle].headers["tenant"] == "a:b"
-        assert len({one.handle for one in seen}) == 4
-        assert await source.ack(held(seen)) == [False, False, False, True]
-        await until(source, EMPTY)
-    finally:
-        await source.close()
-        await line.close()
 
 
 _OWNER = """

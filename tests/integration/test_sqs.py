@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from fleet.clock import SystemClock
 from fleet.errors import SourceError, SourceUnavailable
-from fleet.sources.base import Held, Outgoing, Publisher, Received, Surroundings
+from fleet.sources.base import Outgoing, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.sources.sqs import SqsSource
-from fleet.sources.sqs_address import parse_address
+from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held, send
 from tests.moto_server import REGION, MotoServer, running_moto
 from tests.proxy import proxied
-
-SOON_MS = 10_000
-
-
-@asynccontextmanager
-async def a_source(uri: str, *, visibility_ms: int = 30_000, connections: int = 1) -> AsyncIterator[SqsSource]:
-    source = SqsSource(
-        name="orders",
-        address=parse_address(uri),
-        visibility_ms=visibility_ms,
-        connections=connections,
-        clock=SystemClock(),
-        long_poll_s=1,
-    )
-    await source.open()
-    try:
-        yield source
-    finally:
-        await source.close()
-
-
-@asynccontextmanager
-async def a_publisher(uri: str) -> AsyncIterator[Publisher]:
-    publisher = open_publisher(uri)
-    await publisher.open()
-    try:
-        yield publisher
-    finally:
-        await publisher.close()
-
-
-async def send(uri: str, *bodies: str, group: str | None = "g") -> None:
-    async with a_publisher(uri) as publisher:
-        outgoing = [Outgoing(id=body, body=body.encode(), group=group) for body in bodies]
-        assert await publisher.publish(outgoing) == [None] * len(bodies)
-
-
-def bodies(received: list[Received]) -> list[str]:
-    return [one.body.decode() for one in received]
-
-
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
 
 
 @pytest.mark.parametrize(("fifo", "group"), [(False, "größe 1"), (True, "order/1:a~"), (True, None), (False, None)])

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fleet.clock import SystemClock
-from fleet.sources.base import Held, Outgoing, Received
-from fleet.sources.open import open_publisher
-from fleet.sources.sqs import SqsSource
-from fleet.sources.sqs_address import parse_address
+from fleet.sources.base import Outgoing
 from tests.fifo_sqs import running_fifo_sqs, uri_of
+from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
 from tests.moto_server import aws_settings
 from tests.servers import free_port
 
-SOON_MS = 5_000
 CONNECTIONS = 4
 
 
@@ -30,38 +25,11 @@ def uri(tmp_path: Path) -> Iterator[str]:
         yield uri_of(port)
 
 
-@asynccontextmanager
-async def a_source(uri: str, *, visibility_ms: int = 30_000) -> AsyncIterator[SqsSource]:
-    source = SqsSource(
-        name="orders",
-        address=parse_address(uri),
-        visibility_ms=visibility_ms,
-        connections=CONNECTIONS,
-        clock=SystemClock(),
-        long_poll_s=1,
-    )
-    await source.open()
-    try:
-        yield source
-    finally:
-        await source.close()
-
-
-async def send(uri: str, *names: str) -> None:
+async def send_to_groups(uri: str, *names: str) -> None:
     """Each in the group that its first letters are."""
-    publisher = open_publisher(uri)
-    await publisher.open()
-    messages = [Outgoing(name, name.encode(), name.partition(":")[0]) for name in names]
-    assert not any(await publisher.publish(messages))
-    await publisher.close()
-
-
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
-
-
-def bodies(received: list[Received]) -> list[str]:
-    return [one.body.decode() for one in received]
+    async with a_publisher(uri) as publisher:
+        messages = [Outgoing(name, name.encode(), name.partition(":")[0]) for name in names]
+        assert not any(await publisher.publish(messages))
 
 
 async def test_several_connections_keep_each_group_in_order_and_have_none_of_it_twice_at_once(uri: str) -> None:
@@ -70,8 +38,8 @@ async def test_several_connections_keep_each_group_in_order_and_have_none_of_it_
     seen: dict[str, list[str]] = defaultdict(list)
     out: set[str] = set()
     at_once = 0
-    async with a_source(uri) as source:
-        await send(uri, *names)
+    async with a_source(uri, connections=CONNECTIONS) as source:
+        await send_to_groups(uri, *names)
 
         async def work(number: int) -> None:
             nonlocal at_once
@@ -105,8 +73,8 @@ async def test_several_connections_keep_each_group_in_order_and_have_none_of_it_
 
 async def test_what_lapses_together_comes_again_oldest_first_and_its_old_handles_do_nothing(uri: str) -> None:
     names = [f"g:{number}" for number in range(8)]
-    async with a_source(uri, visibility_ms=1000) as source:
-        await send(uri, *names)
+    async with a_source(uri, visibility_ms=1000, connections=CONNECTIONS) as source:
+        await send_to_groups(uri, *names)
         first = await source.poll(10, SOON_MS)
         assert bodies(first) == names
         again = await source.poll(10, SOON_MS)

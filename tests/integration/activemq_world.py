@@ -1,0 +1,56 @@
+"""What tests of ActiveMQ have in common."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fleet.errors import SourceUnavailable
+from fleet.sources.activemq import ActiveMqSource
+from fleet.sources.activemq_address import parse_address
+from fleet.sources.activemq_publisher import ActiveMqPublisher
+from fleet.sources.base import Depth, Held, Outgoing, Received
+
+SOON_MS = 5_000
+HEARTBEAT_MS = 1000
+
+
+def source_of(uri: str, heartbeat_ms: int = 5000) -> ActiveMqSource:
+    return ActiveMqSource(name="q", address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
+
+
+async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 0) -> None:
+    publisher = ActiveMqPublisher(address=parse_address(uri))
+    await publisher.open()
+    try:
+        messages = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
+        assert await publisher.publish(messages) == [None] * len(bodies)
+    finally:
+        await publisher.close()
+
+
+def held(received: list[Received]) -> list[Held]:
+    return [Held(one.broker_id, one.handle) for one in received]
+
+
+def bodies(received: list[Received]) -> list[str]:
+    return [one.body.decode() for one in received]
+
+
+async def poll_again(source: ActiveMqSource, most: int = 50) -> list[Received]:
+    """The first that comes, once the source has found its broker again."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                if received := await source.poll(most, SOON_MS):
+                    return received
+            except SourceUnavailable:
+                await asyncio.sleep(0.02)
+
+
+async def until(source: ActiveMqSource, wanted: Depth) -> None:
+    async with asyncio.timeout(20):
+        while await source.depth() != wanted:
+            pass
+
+
+EMPTY = Depth(waiting=0, invisible=0, oldest_s=None)
