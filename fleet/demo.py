@@ -30,6 +30,7 @@ from fleet.jobs.records import NewEvent, Subscription
 from fleet.journal import End, Journal
 from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
 from fleet.sources import ulid
+from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
 from fleet.supervise import Program, Supervisor, fleet_command, on_signals
 from fleet.up import FEED_STOPS_S, environment_for, programs, syncer_gave_up, until_ready
@@ -250,7 +251,8 @@ class _Demo:
 
     async def _source_is_empty(self) -> bool:
         """Whether the last acknowledgements reach the queue, too."""
-        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000)
+        around = Surroundings(redis_url=self._settings.redis.url, sqs_endpoint="")
+        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000, around=around)
         await source.open()
         try:
             async with asyncio.timeout(_STUCK_AFTER_S):
