@@ -11,6 +11,7 @@ from fleet.journal import Journal
 from fleet.outcome import Delivered, Failed
 from spark.jobs.report import Wanted, report
 from tests.acceptance.fleet_command import Fleet
+from tests.spark.conftest import QUICK_JVM
 from tests.spark.driver import PATIENCE_S, Ground
 
 PNG = b"\x89PNG"
@@ -18,7 +19,9 @@ PNG = b"\x89PNG"
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    return Fleet(tmp_path, {"FLEET_DATA_DIR": str(tmp_path), "FLEET_FEED_MASTER": "local[1]"}, patience_s=PATIENCE_S)
+    java = QUICK_JVM["spark.driver.extraJavaOptions"]
+    given = {"FLEET_DATA_DIR": str(tmp_path), "FLEET_FEED_MASTER": "local[1]", "JAVA_TOOL_OPTIONS": java}
+    return Fleet(tmp_path, given, patience_s=PATIENCE_S)
 
 
 def settle(ground: Ground, job_id: str, attempt: int, outcome: Delivered | Failed) -> None:
