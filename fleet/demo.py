@@ -31,6 +31,7 @@ from fleet.journal import End, Journal
 from fleet.nouns import number
 from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
 from fleet.sources import ulid
+from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
 from fleet.supervise import Program, Supervisor, fleet_command, on_signals
 from fleet.up import FEED_STOPS_S, environment_for, programs, syncer_gave_up, until_ready
@@ -45,6 +46,8 @@ _SPARK_WITHIN_S = 240.0
 """It takes a few seconds on a quiet machine, and a minute on one that is not."""
 _BATCH, _BATCH_EVERY_S = 200, 0.2
 """A steady stream: in one burst every latency would be that of the backlog."""
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""It lives for seconds: what its compiler would do for later, it would do at their cost."""
 _NOT_OURS = ("FLEET_", "MESSAGE_ROUTER_", "MEDIATOR_HTTP_", "DISPATCH_SCHEDULER_", "SQS_ENDPOINT_OVERRIDE")
 
 
@@ -89,7 +92,7 @@ def _settings_file(folder: Path, *, redis_url: str, port: int) -> Path:
         "redis": {"url": redis_url},
         "config": {"source": str(folder / "router.json")},
         "server": {"host": "127.0.0.1", "port": port},
-        "feed": {"queue_url": f"fleet://{QUEUE}", "window": _WINDOW, "poll_interval_s": 0.1},
+        "feed": {"queue_url": f"fleet://{QUEUE}", "window": _WINDOW, "shards": 2, "poll_interval_s": 0.1},
     }
     lines = [f"data_dir = {json.dumps(str(folder))}"]
     for name, values in sections.items():
@@ -112,7 +115,10 @@ class _Demo:
 
     async def run(self, base: Mapping[str, str], messages: int, groups: int, keep: bool) -> int:
         # Its processes tell what goes wrong; that they began and ended the demo tells itself.
-        environment = {**environment_for(self._settings, base), "FLEET_LOG_LEVEL": "WARNING"}
+        java = f"{base.get('JAVA_TOOL_OPTIONS', '')} {_QUICK_JAVA}".strip()
+        environment = {
+            **environment_for(self._settings, base), "FLEET_LOG_LEVEL": "WARNING", "JAVA_TOOL_OPTIONS": java
+        }  # fmt: skip
         logging.getLogger("fleet").setLevel("WARNING")
         url = self._settings.redis.url
         supervisor = Supervisor(
@@ -251,7 +257,8 @@ class _Demo:
 
     async def _source_is_empty(self) -> bool:
         """Whether the last acknowledgements reach the queue, too."""
-        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000)
+        around = Surroundings(redis_url=self._settings.redis.url, sqs_endpoint="")
+        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000, around=around)
         await source.open()
         try:
             async with asyncio.timeout(_STUCK_AFTER_S):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql import functions as F  # noqa: N812
+from sqlalchemy import Engine, and_, func, or_, select
 
+from fleet.jobs.database import reading
+from fleet.jobs.schema import dispatch_jobs
 from spark.jobs.setup import Setup, spark_errors
 from spark.transforms.recover import suspects, to_reset
 
@@ -21,10 +24,12 @@ class Recovered:
 
 def recover(setup: Setup) -> Recovered:
     fence, now_ms = setup.line.fence, setup.now_ms()
+    threshold_ms = setup.feed.stale_queued_threshold_minutes * 60_000
+    if not _any_may_be_lost(setup.engine, now_ms=now_ms, threshold_ms=threshold_ms):
+        return Recovered(0, 0)
     oldest_waiting_ms = _oldest_waiting_ms(setup, now_ms)
     if oldest_waiting_ms is None:
         return Recovered(0, 0)
-    threshold_ms = setup.feed.stale_queued_threshold_minutes * 60_000
     limits = {"now_ms": now_ms, "threshold_ms": threshold_ms, "oldest_waiting_ms": oldest_waiting_ms}
     ids = setup.attend(lambda: _suspects(setup, limits))
     lost = sorted(set(ids) - setup.line.tracked(ids))
@@ -45,6 +50,16 @@ def _to_reset(setup: Setup, lost: list[str]) -> list[tuple[str, int, str]]:
     with spark_errors():
         rows = to_reset(setup.ask("under_way"), table).orderBy(F.col("id")).collect()
     return [(row.id, row.attempt, row.status) for row in rows]
+
+
+def _any_may_be_lost(engine: Engine, *, now_ms: int, threshold_ms: int) -> bool:
+    """As `suspects` begins: a driver with nothing to look for needs no Spark."""
+    job = dispatch_jobs.c
+    marked_ms = func.coalesce(job.queued_ms, job.claimed_until_ms, job.created_ms)
+    silent = and_(job.status == "QUEUED", marked_ms <= now_ms - threshold_ms)
+    abandoned = and_(job.status == "IN_PROGRESS", func.coalesce(job.claimed_until_ms, 0) <= now_ms)
+    with reading(engine) as connection:
+        return connection.execute(select(job.id).where(or_(silent, abandoned)).limit(1)).first() is not None
 
 
 def _oldest_waiting_ms(setup: Setup, now_ms: int) -> int | None:

@@ -280,7 +280,7 @@ def test_journals_tell_of_messages_that_are_no_jobs_and_bear_witness_for_those_t
     ]
     columns = found.select("id", "outcome", "started_ms", "latency_ms", "first", "wait_ms")
     assertDataFrameEqual(columns, session.createDataFrame(expected, columns.schema), ignoreNullable=True)
-    assert {row.endpoint for row in found.collect()} == {"of%20[a]%20run.ndjson"}
+    assert {row.endpoint for row in found.collect()} == {"of%20%5Ba%5D%20run.ndjson"}
 
     seen = order.seen_by_endpoints(written, jobs).unionByName(order.seen_by_producers(written))
     told = {(row.witness, row.id, row.overtaken_by) for row in order.out_of_order(seen).collect()}

@@ -18,7 +18,7 @@ PNG = b"\x89PNG"
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    return Fleet(tmp_path, {"FLEET_DATA_DIR": str(tmp_path), "FLEET_FEED_MASTER": "local[1]"}, patience_s=PATIENCE_S)
+    return Fleet(tmp_path, {"FLEET_DATA_DIR": str(tmp_path)}, patience_s=PATIENCE_S)
 
 
 def settle(ground: Ground, job_id: str, attempt: int, outcome: Delivered | Failed) -> None:
@@ -55,18 +55,17 @@ def test_attempts_of_the_store_become_tables_and_counts(ground: Ground, tmp_path
     ]  # fmt: skip
 
 
-def test_journals_alone_are_reported_without_a_job(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_journals_alone_are_reported_without_a_job(ground: Ground, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.ndjson")
     for place in range(10):
         journal.sent(f"m{place}", "g", place)
         journal.start(f"m{place}", "g", epoch=1)
         journal.end(f"m{place}", "g", epoch=1, status=200)
     journal.close()
-    done = fleet.run("report", "--journal", "run.ndjson", "--out", "out", "--json", "--quiet")
-    assert done.code == 0, done.err
-    told = done.document
+    wanted = Wanted(out=tmp_path / "out", since_ms=0, journals=[tmp_path / "run.ndjson"], master="local[1]")
+    told = report(ground.settings, wanted, say=ground.said.append, spark=ground.spark).headline()
     assert (told["messages"], told["delivered"], told["outOfOrder"], told["judgedInOrder"]) == (10, 10, 0, 10)
-    assert told["page"] == str(tmp_path / "out" / "report.html")
     assert "run.ndjson" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -57,6 +58,22 @@ async def test_stages_stop_in_the_opposite_order(tmp_path: Path) -> None:
     supervisor.stop()
     await running
     assert log.read_text().split()[3:] == ["worker", "coordinator", "syncer"]
+
+
+async def test_one_that_is_added_is_kept_alive_stops_first_and_prints_where_it_is_told(tmp_path: Path) -> None:
+    log, own = tmp_path / "log", tmp_path / "own"
+    script = "trap 'echo {0} >> " + str(log) + "; exit 0' TERM; echo {0} is up; while :; do sleep 0.01; done"
+    supervisor = Supervisor(stages=[[program("worker", script.replace("{0}", "worker"))]])
+    running = asyncio.ensure_future(supervisor.run())
+    await until(lambda: "worker" in supervisor.pids())
+    supervisor.add(dataclasses.replace(program("feed", script.replace("{0}", "feed")), output=own))
+    await until(own.exists)
+    await until(lambda: own.read_text() == "feed is up\n")
+    os.kill(supervisor.pids()["feed"], signal.SIGKILL)
+    await until(lambda: own.read_text() == "feed is up\n" * 2)
+    supervisor.stop()
+    assert await running == 0
+    assert log.read_text().split() == ["feed", "worker"]
 
 
 async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
