@@ -75,7 +75,7 @@ def pack(directory: Path) -> Packed:
     """Write all of it there. The environment takes seconds, and only if it is not there as it would be made."""
     directory.mkdir(parents=True, exist_ok=True)
     _write_if_other(directory / CODE, _code())
-    source = importlib.util.find_spec("spark.fleet_job")
+    source = importlib.util.find_spec("fleet.cli.fleet_job")
     assert source is not None
     assert source.origin is not None
     _write_if_other(directory / JOB, Path(source.origin).read_bytes())
