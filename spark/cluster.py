@@ -9,11 +9,13 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-from pyspark import SparkContext
+from typing import TYPE_CHECKING
 
 from fleet.errors import FleetError
 from spark import pack
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _LOOK_S = 5.0
 _PR_SET_PDEATHSIG = 1

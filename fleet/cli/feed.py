@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 import time
@@ -171,7 +170,9 @@ commands = (feed,)
 def _settings(context: click.Context, master: str | None, queue: str | None) -> Settings:
     settings = settings_of(context)
     failpoint.arm_if(settings.failpoint)
-    if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
+    from spark.cluster import submitted
+
+    if master is not None and submitted():
         raise click.UsageError("--master is for spark-submit to know, before fleet_job.py.", context)
     chosen = replace(settings.feed, master=master or settings.feed.master, queue_url=queue or settings.feed.queue_url)
     return replace(settings, feed=chosen)
