@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark.sources.store import StoreSource
+from spark.sources.store import BATCH_BYTES, StoreSource
 
 QUIET: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -21,6 +21,8 @@ QUIET: Mapping[str, str] = {
     # Plans are small and many: what AQE learns of one is of no use for the next, and it costs each.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Of rows with payloads of 1 MiB that many would not fit into memory.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
     "spark.log.level": "ERROR",
 }
 LOCAL: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from spark.jobs.recover import Recovered
 from tests.acceptance.fleet_command import Fleet
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Target, a_target
-from tests.spark.driver import Ground
+from tests.spark.driver import Ground, process
 from tests.spark.test_recover import lose_the_oldest
 
 GROUP_OF = 5
@@ -65,8 +64,8 @@ def test_of_a_long_queue_none_is_reset_and_a_lost_job_is_delivered_once_in_its_p
         of_the_group = [body for body, group in ground.drain() if group == LOST]
         # The late copies of those behind it come first, as they stand in the queue.
         assert [_attempt(body) for body in of_the_group] == [1, 1, 1, 2, 2, 2, 2]
-        answers = [_process(body) for body in of_the_group]
-        late = _process({**of_the_group[3], "mediationTarget": f"{endpoint}?attempt=1"})
+        answers = [process(body) for body in of_the_group]
+        late = process({**of_the_group[3], "mediationTarget": f"{endpoint}?attempt=1"})
     refused = {"ack": True, "message": "attempt 2 is the one that counts now"}
     assert answers == [refused] * 3 + [{"ack": True, "message": "COMPLETED"}] * 4
     assert late["ack"] is True
@@ -82,11 +81,3 @@ def _add_to_group(ground: Ground, target: Target, count: int) -> list[str]:
 
 def _attempt(body: dict[str, Any]) -> int:
     return int(body["mediationTarget"].rpartition("=")[2])
-
-
-def _process(body: dict[str, Any]) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {body['authToken']}"}
-    answer = requests.post(body["mediationTarget"], json={"messageId": body["id"]}, headers=headers, timeout=25)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
