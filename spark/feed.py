@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from fleet.errors import Fenced, FleetError, InvalidConfig
 from fleet.jobs.app_key import app_key
@@ -27,6 +27,8 @@ from spark.sources.publish import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
 Say = Callable[[str], None]
+COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
+"""Of `Totals`, what metrics show."""
 
 
 @dataclass
@@ -87,11 +89,12 @@ class Feed:
     def once(self, *, wait_for_room: bool = False) -> Totals:
         """Everything that is due, as far as the groups and the queue's room let it."""
         while self.step():
-            continue
+            self._count()
         while wait_for_room and self.totals.held_back:
             time.sleep(self.setup.feed.poll_interval_s)
             while self.step():
-                continue
+                self._count()
+        self._count()
         return self.totals
 
     def step(self) -> bool:
@@ -159,10 +162,16 @@ class Feed:
                 if found.reset:
                     self._say(f"recovered {found.lost} lost jobs, {found.reset} go again")
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
-            if not self.step():
+            stepped = self.step()
+            self._count()
+            if not stepped:
                 # Also says that we are alive: a lease that nobody uses is given up.
                 _ = self.setup.line.fence
                 stopping.wait(feed.poll_interval_s)
+
+    def _count(self) -> None:
+        counted = asdict(self.totals)
+        self.setup.line.tell({name: counted[name] for name in COUNTED if counted[name]})
 
     def _tell(self, done: Done, *, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from spark.jobs.recover import Recovered
-from tests.acceptance.fleet_command import Fleet
+from tests.acceptance.fleet_command import Fleet, until
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Target, a_target
 from tests.spark.driver import Ground, process
@@ -65,7 +66,18 @@ def test_of_a_long_queue_none_is_reset_and_a_lost_job_is_delivered_once_in_its_p
         # The late copies of those behind it come first, as they stand in the queue.
         assert [_attempt(body) for body in of_the_group] == [1, 1, 1, 2, 2, 2, 2]
         answers = [process(body) for body in of_the_group]
+        until(
+            lambda: 'fleet_jobs_attempts_total{outcome="SUCCESS"} 4' in _metrics(address), why=lambda: _metrics(address)
+        )
+        metrics = _metrics(address)
         late = process({**of_the_group[3], "mediationTarget": f"{endpoint}?attempt=1"})
+    assert {
+        'fleet_jobs_claims_refused_total{why="over"} 3',
+        "fleet_feed_epochs_total 3",
+        f"fleet_feed_sent_total {waiting + 8}",
+        "fleet_feed_recovered_total 4",
+        "fleet_feed_leader 0",
+    } <= set(metrics.splitlines())
     refused = {"ack": True, "message": "attempt 2 is the one that counts now"}
     assert answers == [refused] * 3 + [{"ack": True, "message": "COMPLETED"}] * 4
     assert late["ack"] is True
@@ -81,3 +93,7 @@ def _add_to_group(ground: Ground, target: Target, count: int) -> list[str]:
 
 def _attempt(body: dict[str, Any]) -> int:
     return int(body["mediationTarget"].rpartition("=")[2])
+
+
+def _metrics(address: str) -> str:
+    return requests.get(f"{address}/metrics", timeout=15).text
