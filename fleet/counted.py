@@ -21,6 +21,20 @@ _QUEUES = {
     "malformed": "Bodies that are no message: kept as dead letters.",
 }
 _LEASES = {"leases_lost": "group", "queue_leases_lost": "queue", "leader_leases_lost": "leader"}
+_JOBS = {
+    "attempt": ("fleet_jobs_attempts_total", "outcome", "Deliveries of dispatch jobs by what came of them."),
+    "refused": ("fleet_jobs_claims_refused_total", "why", "Messages of jobs that nothing was delivered for."),
+}
+"""What a server's counts begin with → the metric, its label, what it says."""
+_FEED = {
+    "epochs": "Epochs that were published and marked.",
+    "events": "Events that were fanned out.",
+    "sent": "Jobs that were published.",
+    "seen": "Jobs that were in the queue already, published before a crash.",
+    "refused": "Jobs that no router would take.",
+    "expired": "Jobs that expired before they went.",
+    "recovered": "Jobs that were lost, and what went again with them.",
+}
 _RATE_LIMITED = "RATE_LIMITED"
 _NO_OUTCOME = ("ms", _RATE_LIMITED)
 
@@ -58,6 +72,17 @@ def add_counted(
         "fleet_leases_lost_total", "counter", "Leases that ended against their holder's will.",
         [({"kind": kind}, lost[kind]) for kind in _LEASES.values()],
     )  # fmt: skip
+    of_process = _by_label(counted, "process")
+    for begins, (metric, label, about) in _JOBS.items():
+        jobs = [
+            ({label: name.partition(".")[2]}, value)
+            for name, value in sorted(of_process.get("server", {}).items())
+            if name.startswith(f"{begins}.")
+        ]
+        page.family(metric, "counter", about, jobs)
+    fed = of_process.get("feed", {})
+    for name, about in _FEED.items():
+        page.family(f"fleet_feed_{name}_total", "counter", about, [({}, fed[name])] if name in fed else [])
 
 
 def _by_label(counted: Mapping[Counted, int], kind: str) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fleet.errors import Fenced, FleetError, InvalidConfig, SparkGone
@@ -30,6 +30,8 @@ from spark.session import Spark
 from spark.sources.publish import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
+COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
+"""Of `Totals`, what metrics show."""
 
 
 @dataclass
@@ -106,11 +108,12 @@ class Feed:
     def once(self, *, wait_for_room: bool = False) -> Totals:
         """Everything that is due, as far as the groups and the queue's room let it."""
         while self.step():
-            continue
+            self._count()
         while wait_for_room and self.totals.held_back:
             self.setup.line.rest(threading.Event(), self.setup.feed.poll_interval_s)
             while self.step():
-                continue
+                self._count()
+        self._count()
         self.progress.flush()
         return self.totals
 
@@ -196,9 +199,15 @@ class Feed:
                 if found.reset:
                     self._say(f"recovered {found.lost} lost jobs, {found.reset} go again")
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
-            if not self.step():
+            stepped = self.step()
+            self._count()
+            if not stepped:
                 self.progress.rest()
                 self.setup.line.rest(stopping, feed.poll_interval_s)
+
+    def _count(self) -> None:
+        counted = asdict(self.totals)
+        self.setup.line.tell({name: counted[name] for name in COUNTED if counted[name]})
 
     def _tell(self, done: Done, *, began_s: float, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)

@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from fleet.state.connect import Client, connect
 from fleet.state.keys import FleetKeys
 from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
+from fleet.state.totals import Counter, Tally
 from fleet.state.tracked import which_are_tracked
 from spark.sources.publish import PRODUCER, is_own
 
@@ -48,6 +49,7 @@ class Line:
         self._thread = threading.Thread(target=self._loop.run_forever, name="line-to-redis", daemon=True)
         self._client: Client | None = None
         self._lease: Lease | None = None
+        self._tally: Tally | None = None
 
     def __enter__(self) -> Line:
         self._thread.start()
@@ -57,6 +59,7 @@ class Line:
             self._end_thread()
             raise
         owner = f"feed-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._tally = Tally(self._client, owner)
         self._lease = Lease(
             client=self._client, key=FleetKeys.feed, owner=owner, ttl_ms=self._ttl_ms, clock=SystemClock()
         )
@@ -155,6 +158,15 @@ class Line:
 
     def memory_share(self) -> float:
         return self._ask(Registry(self._opened()).memory_share())
+
+    def tell(self, counts: Mapping[str, int]) -> None:
+        """What this driver has done since its start, into the fleet's totals. Nothing waits for it to be known."""
+        with contextlib.suppress(StateError):
+            self._ask(self._tell({("process", "feed", name): count for name, count in counts.items()}))
+
+    async def _tell(self, counted: Mapping[Counter, int]) -> None:
+        assert self._tally is not None
+        await self._tally.add(counted, now_ms=time.monotonic() * 1000)
 
     def tracked(self, ids: Sequence[str]) -> set[str]:
         """Which of them a router has in hand."""

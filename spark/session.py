@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError
 from spark.cluster import Shipping, is_local, look_for, show_python_our_code, submitted
-from spark.sources.store import StoreSource
+from spark.sources.store import BATCH_BYTES, StoreSource
 from spark.words import in_a_line
 
 FITTED: Mapping[str, str] = {
@@ -24,6 +24,8 @@ FITTED: Mapping[str, str] = {
     # Plans are small and many: what AQE learns of one is of no use for the next, and it costs each.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Of rows with payloads of 1 MiB that many would not fit into memory.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
 }
 QUIET: Mapping[str, str] = {
     "spark.ui.enabled": "false",

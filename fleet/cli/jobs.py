@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import click
@@ -16,6 +20,20 @@ from fleet.jobs.read import read_job, read_lines
 from fleet.jobs.records import STATUSES
 from fleet.jobs.shown import attempt_json, job_json, moment
 from fleet.nouns import number
+
+
+class _Age(click.ParamType[float]):
+    """30d, 12h, 90m, 5s → seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,9})([dhms])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no age: a number and d, h, m or s, like 30d", param, ctx)
+        return float(found[1]) * {"d": 86_400, "h": 3600, "m": 60, "s": 1}[found[2]]
 
 
 def _which(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,6 +155,40 @@ def stats(context: click.Context, as_json: bool) -> None:
         show_json(found)
     else:
         show_table(("STATUS", "JOBS"), list(found.items()), empty="")
+
+
+@jobs.command(epilog=example("fleet jobs prune --older-than 30d --dry-run", "fleet jobs prune --older-than 30d"))
+@click.option("--older-than", type=_Age(), required=True, metavar="AGE", help="For how long it is over: 30d, 12h …")
+@click.option("--errors", is_flag=True, help="Jobs in ERROR too. Of BLOCK_ON_ERROR, those behind them go then.")
+@click.option("--dry-run", is_flag=True, help="Count only.")
+@json_option
+@click.pass_context
+def prune(context: click.Context, older_than: float, errors: bool, dry_run: bool, as_json: bool) -> None:
+    """Remove what is over and old: jobs with their attempts, events that were fanned out, epochs of the feed.
+
+    In small transactions, while everything runs. An id or idempotencyKey that was removed is a new one when it comes
+    again.
+    """
+    from fleet.jobs.prune import Pruned, prune
+
+    def show(so_far: Pruned) -> None:
+        click.echo(f"\r{so_far.jobs:,} jobs, {so_far.events:,} events", nl=False, err=True)
+
+    before_ms = time.time_ns() // 1_000_000 - int(older_than * 1000)
+    watched = sys.stderr.isatty() and not dry_run
+    with store_of(context) as store:
+        found = asdict(
+            prune(
+                store.engine, before_ms=before_ms, errors=errors, dry_run=dry_run, on_progress=show if watched else None
+            )
+        )
+    if watched:
+        click.echo("\r\033[K", nl=False, err=True)
+    if as_json:
+        show_json({**found, "dryRun": dry_run})
+        return
+    counts = ", ".join(f"{count} {what}" for what, count in found.items())
+    click.echo(f"{'Would remove' if dry_run else 'Removed'} {counts}.")
 
 
 commands = (jobs,)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ class Processor:
         self._flights: dict[Transfer, tuple[float, asyncio.Future[Outcome]]] = {}
         self._awake_ms = clock.boot_ms()
         self._complain_ms = 0.0
+        self.counts: Counter[str] = Counter()
+        """Since our start: `attempt.OUTCOME` and `refused.WHY`, for the heartbeat."""
         http.before_io = self._drop_what_lapsed_in_our_sleep
 
     async def is_token(self, job_id: str, token: str) -> bool:
@@ -110,11 +113,14 @@ class Processor:
     def _told(self, claim: Busy | Expired | Over) -> Answer:
         match claim:
             case Busy(until_ms):
+                self.counts["refused.busy"] += 1
                 left_s = math.ceil((until_ms - self._clock.wall_ms()) / 1000)
                 return Answer(False, "it is being delivered", max(1, min(left_s, MAX_RETRY_S)))
             case Expired():
+                self.counts["refused.expired"] += 1
                 return Answer(True, "the job has expired")
             case Over(why):
+                self.counts["refused.over"] += 1
                 return Answer(True, why)
             case _:
                 assert_never(claim)
@@ -132,6 +138,7 @@ class Processor:
         try:
             outcome, status = await self._post(job, signer, deadline_ms)
         except _Lapsed:
+            self.counts["refused.lapsed"] += 1
             return Answer(False, "the claim has lapsed", 1)
         while True:
             try:
@@ -146,7 +153,9 @@ class Processor:
                 log.warning("job %s is delivered and not recorded yet: %s", job.id, error)
                 await asyncio.sleep(_SETTLE_AGAIN_S)
         if verdict is None:
+            self.counts["refused.lapsed"] += 1
             return Answer(True, "somebody else has claimed it meanwhile")
+        self.counts[f"attempt.{verdict.outcome}"] += 1
         if verdict.error is not None:
             log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)
         return Answer(True, verdict.status)

@@ -73,7 +73,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         server = _Uvicorn(_options(make_app(context, tokens)))
 
         def describe() -> dict[str, Any]:
-            return {"address": address}
+            return {"address": address, "counts": dict(processor.counts)}
 
         heartbeat = Heartbeat(
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe,

@@ -66,7 +66,9 @@ async def _processes(page: Exposition, client: Client) -> None:
     )
     leader = await observe.leader(client)
     page.family("fleet_leader", "gauge", "1 while a coordinator leads.", [({}, int(bool(leader.owner)))])
-    epochs: dict[str, int] = {"leader": int(leader.epoch or 0)}
+    feeds = await observe.feed_leader(client)
+    page.family("fleet_feed_leader", "gauge", "1 while a driver of the feed leads.", [({}, int(bool(feeds.owner)))])
+    epochs: dict[str, int] = {"leader": int(leader.epoch or 0), "feed": int(feeds.epoch or 0)}
     config = (await views.configuration(client))[1]
     owners = await observe.owners(client, [queue.name for queue in config.queues])
     epochs["queue"] = max((int(owner.epoch or 0) for owner in owners), default=0)

@@ -126,6 +126,10 @@ async def leader(client: Client) -> LeaseView:
     return (await _leases(client, [FleetKeys.leader]))[0]
 
 
+async def feed_leader(client: Client) -> LeaseView:
+    return (await _leases(client, [FleetKeys.feed]))[0]
+
+
 async def owners(client: Client, queue_names: Sequence[str]) -> list[LeaseView]:
     return await _leases(client, [QueueKeys(name).owner for name in queue_names])
 

@@ -318,6 +318,20 @@ async def test_a_second_message_of_a_job_under_way_is_put_off_for_the_time_that_
     assert world.job(job.id).status == "COMPLETED"
 
 
+async def test_attempts_and_refusals_are_counted_for_the_heartbeat(world: World) -> None:
+    async with target(world, answering(OK)):
+        first = world.add()
+        for _ in range(2):
+            await world.processor.process(first.id, 1)
+    async with target(world, answering(FAILED)):
+        await world.processor.process(world.add().id, 1)
+    world.set(first, status="IN_PROGRESS", claimed_until_ms=2**50)
+    await world.processor.process(first.id, 1)
+    assert world.processor.counts == {
+        "attempt.SUCCESS": 1, "attempt.ERROR_PROCESS": 1, "refused.over": 1, "refused.busy": 1,
+    }  # fmt: skip
+
+
 async def test_two_messages_of_a_job_at_once_are_one_delivery(world: World) -> None:
     async with target(world, answering(OK)) as server:
         for _ in range(20):

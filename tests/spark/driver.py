@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import requests
 from sqlalchemy import select, update
 
 from fleet.jobs.records import NewJob
@@ -175,6 +176,15 @@ class Ground:
             assert code == -signal.SIGKILL, f"ended with {code}: {log.read_text(errors='replace')[-2000:]}"
         finally:
             end_session(victim.pid)
+
+
+def process(body: dict[str, Any]) -> dict[str, Any]:
+    """What a worker does with a message of the pipeline, and what the server tells it."""
+    headers = {"Authorization": f"Bearer {body['authToken']}"}
+    answer = requests.post(body["mediationTarget"], json={"messageId": body["id"]}, headers=headers, timeout=25)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
 
 
 def end_session(leader: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from fleet.errors import Fenced, FleetError
 from spark.explain import explain
+from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
 
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
@@ -126,3 +128,17 @@ def test_explain_names_the_job_that_stands_before(ground: Ground) -> None:
     assert said is not None
     assert said.endswith(f"does not go: {first} stands before it and is ERROR")
     assert explain(ground.store.engine, "none", now_ms=0, window=1) is None
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_queue_that_is_away_ends_no_driver_and_leaves_jobs_as_they_are(ground: Ground) -> None:
+    ground.add(1, groups=1)
+    stopping = threading.Event()
+    with ground.driver(queue_url="stomp://127.0.0.1:1/none") as driver:
+        running = threading.Thread(target=driver.run, args=(stopping,))
+        running.start()
+        until(lambda: any("trying again in 5 s" in line for line in ground.said), why=lambda: str(ground.said))
+        assert running.is_alive()
+        stopping.set()
+        running.join()
+    assert ground.states() == {("PENDING", 1): 1}

@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from spark.jobs.recover import Recovered
-from tests.acceptance.fleet_command import Fleet
+from tests.acceptance.fleet_command import Fleet, until
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Target, a_target
-from tests.spark.driver import Ground
+from tests.spark.driver import Ground, process
 from tests.spark.test_recover import lose_the_oldest
 
 GROUP_OF = 5
@@ -65,8 +65,19 @@ def test_of_a_long_queue_none_is_reset_and_a_lost_job_is_delivered_once_in_its_p
         of_the_group = [body for body, group in ground.drain() if group == LOST]
         # The late copies of those behind it come first, as they stand in the queue.
         assert [_attempt(body) for body in of_the_group] == [1, 1, 1, 2, 2, 2, 2]
-        answers = [_process(body) for body in of_the_group]
-        late = _process({**of_the_group[3], "mediationTarget": f"{endpoint}?attempt=1"})
+        answers = [process(body) for body in of_the_group]
+        until(
+            lambda: 'fleet_jobs_attempts_total{outcome="SUCCESS"} 4' in _metrics(address), why=lambda: _metrics(address)
+        )
+        metrics = _metrics(address)
+        late = process({**of_the_group[3], "mediationTarget": f"{endpoint}?attempt=1"})
+    assert {
+        'fleet_jobs_claims_refused_total{why="over"} 3',
+        "fleet_feed_epochs_total 3",
+        f"fleet_feed_sent_total {waiting + 8}",
+        "fleet_feed_recovered_total 4",
+        "fleet_feed_leader 0",
+    } <= set(metrics.splitlines())
     refused = {"ack": True, "message": "attempt 2 is the one that counts now"}
     assert answers == [refused] * 3 + [{"ack": True, "message": "COMPLETED"}] * 4
     assert late["ack"] is True
@@ -84,9 +95,5 @@ def _attempt(body: dict[str, Any]) -> int:
     return int(body["mediationTarget"].rpartition("=")[2])
 
 
-def _process(body: dict[str, Any]) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {body['authToken']}"}
-    answer = requests.post(body["mediationTarget"], json={"messageId": body["id"]}, headers=headers, timeout=25)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+def _metrics(address: str) -> str:
+    return requests.get(f"{address}/metrics", timeout=15).text

@@ -18,6 +18,9 @@ COUNTED = {
     ("pool", "P", "RATE_LIMITED"): 2,
     ("queue", "q", "received"): 5,
     ("process", "worker", "leases_lost"): 1,
+    ("process", "server", "attempt.SUCCESS"): 7,
+    ("process", "server", "refused.busy"): 4,
+    ("process", "feed", "sent"): 9,
 }
 
 
@@ -52,6 +55,9 @@ async def test_what_was_counted_is_shown() -> None:
         'fleet_queue_received_total{queue="q"} 5',
         'fleet_queue_nacked_total{queue="q"} 0',
         'fleet_leases_lost_total{kind="group"} 1',
+        'fleet_jobs_attempts_total{outcome="SUCCESS"} 7',
+        'fleet_jobs_claims_refused_total{why="busy"} 4',
+        "fleet_feed_sent_total 9",
     } <= set(answer.text.splitlines())
 
 

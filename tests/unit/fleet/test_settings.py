@@ -62,8 +62,19 @@ def test_the_names_of_the_seeds_are_read_and_ours_win(tmp_path: Path) -> None:
         "MEDIATOR_HTTP_TIMEOUT_MS": "1234",
         "MEDIATOR_HTTP_VERSION": "HTTP_1_1",
         "SQS_ENDPOINT_OVERRIDE": "http://127.0.0.1:9324",
+        "DISPATCH_SCHEDULER_ENABLED": "false",
+        "DISPATCH_SCHEDULER_POLL_INTERVAL": "5s",
+        "DISPATCH_SCHEDULER_BATCH_SIZE": "20",
+        "DISPATCH_SCHEDULER_QUEUE_URL": "fleet://jobs",
+        "DISPATCH_SCHEDULER_PROCESSING_ENDPOINT": "http://h/process",
+        "DISPATCH_SCHEDULER_STALE_QUEUED_THRESHOLD_MINUTES": "7",
+        "DISPATCH_SCHEDULER_STALE_QUEUED_POLL_INTERVAL": "30s",
     }
     settings = load(environment=environment, directory=tmp_path)
+    feed = settings.feed
+    assert (feed.enabled, feed.poll_interval_s, feed.batch_size, feed.queue_url) == (False, 5, 20, "fleet://jobs")
+    assert feed.processing_endpoint == "http://h/process"
+    assert (feed.stale_queued_threshold_minutes, feed.stale_queued_poll_interval_s) == (7, 30)
     assert settings.config.source == "https://a/config,https://b/config"
     assert settings.config.enabled is False
     assert settings.config.sync_interval_s == 300
