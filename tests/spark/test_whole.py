@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.fleet_command import Process
 from tests.servers import RedisServer
 from tests.spark.driver import Ground
-from tests.spark.works import Works, the_works, verdict
+from tests.spark.works import STAYS_MS, Verdict, Works, the_works, verdict
 
 PLACES = ("feed-marked:kill", "feed-frozen:kill", "feed-publishing:kill-driver", "feed-published:kill")
 """PIPELINE's four: at the end of the epoch, after the claim, in the middle of publishing, before the mark."""
@@ -44,26 +44,36 @@ def test_drivers_and_a_server_are_killed_and_no_job_is_lost_doubled_or_out_of_or
             works.add(portion, groups=groups)
             works.says(successor, "leading")
             leader = successor
-        last = works.start_driver()
+        last = works.start_driver(ttl_ms=STAYS_MS)
         works.says(last, "standing by")
         _kill_in_publish(works, leader)
         works.add(portion, groups=groups)
         works.says(last, "leading")
         idle = works.start_driver()
         works.wait(works.settled, "not settled", limit_s=120 + jobs / 30, every_s=0.3)
-        found = verdict(works)
-        _tell(works, found.line())
+        _judge(works, jobs, in_doubt)
+        # What ended in error goes once more, and what waited behind it goes on.
+        works.endpoint.healed = True
+        assert works.store.retry_all() > 0
+        works.wait(lambda: works.store.stats()["COMPLETED"] == jobs, "not delivered", limit_s=120 + jobs / 30)
+        assert _judge(works, jobs, in_doubt).delivered == jobs
         assert "standing by" in idle.text() and "leading" not in idle.text()
         assert idle.stop() == 0
         assert "0 published in 0 epochs" in idle.text()
         assert last.stop() == 0
-        assert len(works.paths) == jobs == found.jobs
-        assert found.lost == []
-        assert found.published_twice == []
-        assert works.claimed() == found.published
-        assert found.out_of_order == []
-        assert found.after_an_error == []
-        assert {one.rpartition(":")[0] for one in found.delivered_twice} <= in_doubt
+
+
+def _judge(works: Works, jobs: int, in_doubt: set[str]) -> Verdict:
+    found = verdict(works)
+    _tell(works, found.line())
+    assert len(works.paths) == jobs == found.jobs
+    assert found.lost == []
+    assert found.published_twice == []
+    assert works.claimed() == found.published
+    assert found.out_of_order == []
+    assert found.after_an_error == []
+    assert {one.rpartition(":")[0] for one in found.delivered_twice} <= in_doubt
+    return found
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

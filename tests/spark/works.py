@@ -27,6 +27,8 @@ from tests.spark.witness import Delivery, Endpoint, Published, a_record_of, an_e
 
 POOL = "P"
 TTL_MS = 2000
+STAYS_MS = 10_000
+"""Of a driver that is not killed, and must not lose its lead because the machine is busy."""
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 BLOCK, NEXT = "BLOCK_ON_ERROR", "NEXT_ON_ERROR"
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -96,8 +98,8 @@ class Works:
         self.says(server, "answers at")
         return server
 
-    def start_driver(self, failpoint: str = "") -> Process:
-        driver = self.start("feed", "run", FLEET_FAILPOINT=failpoint)
+    def start_driver(self, failpoint: str = "", *, ttl_ms: int = TTL_MS) -> Process:
+        driver = self.start("feed", "run", FLEET_FAILPOINT=failpoint, FLEET_LEASE_TTL_MS=str(ttl_ms))
         self.stack.callback(end_session, driver.popen.pid)
         self.drivers.append(driver)
         return driver
