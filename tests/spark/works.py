@@ -19,6 +19,7 @@ from fleet.jobs.records import Job, NewJob
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
 from fleet.jobs.store import JobStore, open_store
 from fleet.settings import DatabaseSettings, Settings
+from spark.sources.ledger import Epoch
 from tests.acceptance.fleet_command import Fleet, Process
 from tests.servers import RedisServer, free_port
 from tests.spark.driver import QUEUE, end_session
@@ -26,6 +27,8 @@ from tests.spark.witness import Delivery, Endpoint, Published, a_record_of, an_e
 
 POOL = "P"
 TTL_MS = 2000
+STAYS_MS = 10_000
+"""Of a driver that is not killed, and must not lose its lead because the machine is busy."""
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 BLOCK, NEXT = "BLOCK_ON_ERROR", "NEXT_ON_ERROR"
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -81,20 +84,22 @@ class Works:
     def start(self, *arguments: str, **environment: str) -> Process:
         return self.stack.enter_context(self.fleet.running(*arguments, **environment))
 
-    def start_router(self) -> None:
+    def start_router(self) -> Process:
+        """All of it; the worker is what is returned."""
         queue = {"queueName": QUEUE, "queueUri": f"fleet://{QUEUE}"}
         pool = {"code": POOL, "concurrency": 64}
         (self.directory / "router.json").write_text(json.dumps({"queues": [queue], "processingPools": [pool]}))
-        for role in ("syncer", "coordinator", "worker"):
+        for role in ("syncer", "coordinator"):
             self.start(role)
+        return self.start("worker")
 
     def start_server(self) -> Process:
         server = self.start("server")
         self.says(server, "answers at")
         return server
 
-    def start_driver(self, failpoint: str = "") -> Process:
-        driver = self.start("feed", "run", FLEET_FAILPOINT=failpoint)
+    def start_driver(self, failpoint: str = "", *, ttl_ms: int = TTL_MS) -> Process:
+        driver = self.start("feed", "run", FLEET_FAILPOINT=failpoint, FLEET_LEASE_TTL_MS=str(ttl_ms))
         self.stack.callback(end_session, driver.popen.pid)
         self.drivers.append(driver)
         return driver
@@ -144,10 +149,15 @@ class Works:
         logs = (f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in self.directory.glob("*.log"))
         return f"{self.store.stats()}, {len(self.endpoint.seen)} deliveries\n" + "\n".join(logs)
 
-    def newest_epoch(self) -> tuple[int, str]:
+    def newest_epoch(self) -> Epoch:
+        question = select(epochs.c.epoch, epochs.c.state, epochs.c.jobs).order_by(epochs.c.epoch.desc())
         with self.store.engine.connect() as connection:
-            row = connection.execute(select(epochs.c.epoch, epochs.c.state).order_by(epochs.c.epoch.desc())).first()
-        return (0, "") if row is None else (row.epoch, row.state)
+            row = connection.execute(question).first()
+        return Epoch(0, "", 0) if row is None else Epoch(*row)
+
+    def is_in_publish(self, number: int) -> bool:
+        epoch = self.newest_epoch()
+        return (epoch.number, epoch.state) == (number, "frozen")
 
     def claimed(self) -> int:
         """How many (job, attempt) the ledger ever claimed."""
@@ -170,7 +180,7 @@ class Works:
         stats = self.store.stats()
         if stats["QUEUED"] or stats["IN_PROGRESS"]:
             return False
-        return stats["PENDING"] == 0 or all(one.id in self.held() for one in self.jobs() if one.status == "PENDING")
+        return stats["PENDING"] == 0 or stats["PENDING"] == len(self.held())
 
     def held(self) -> set[str]:
         """BLOCK_ON_ERROR jobs behind one that is in ERROR, and never tried."""
@@ -189,7 +199,7 @@ def place(job: Job) -> tuple[int, int, str]:
 
 @contextmanager
 def the_works(
-    directory: Path, redis: RedisServer, database: str, *, latency_ms: float = 20, **feed: str
+    directory: Path, redis: RedisServer, database: str, feed: dict[str, str] | None = None, *, latency_ms: float = 20
 ) -> Iterator[Works]:
     seed = random.randrange(1_000_000)
     print(f"\nseed {seed}")
@@ -198,7 +208,7 @@ def the_works(
         a_record_of(QUEUE, port=redis.port) as published,
         ExitStack() as stack,
     ):
-        yield Works(directory, redis, database, endpoint, published, random.Random(seed), stack, feed)
+        yield Works(directory, redis, database, endpoint, published, random.Random(seed), stack, feed or {})
 
 
 # The verdict -----------------------------------------------------------------------------------------
