@@ -23,7 +23,7 @@ from spark.jobs.recover import Recovered, recover
 from spark.jobs.setup import Setup
 from spark.line import Line
 from spark.session import Spark
-from spark.sources.publish import Destination
+from spark.sources.send import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
 Say = Callable[[str], None]
@@ -111,7 +111,7 @@ class Feed:
         if room == 0:
             self.totals.held_back = f"{due} wait for room in the queue"
             return bool(events)
-        done = dispatch.next_epoch(setup, most=min(room, setup.feed.batch_size))
+        done = dispatch.next_epoch(setup, most=min(room, setup.feed.batch_size), due=due)
         if done is None:
             return bool(events)
         self._tell(done, due=due, lag_ms=lag_ms)

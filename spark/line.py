@@ -27,7 +27,7 @@ from fleet.state.keys import FleetKeys
 from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
 from fleet.state.tracked import which_are_tracked
-from spark.sources.publish import PRODUCER, is_own
+from spark.sources.send import PRODUCER, is_own
 
 T = TypeVar("T")
 PATIENCE_S = 900.0

@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from fleet.jobs.database import open_engine, parse_url, reading_in_parts
+from spark.sources.copy import select_rows
 from spark.sources.queries import QUESTIONS
 
-_BATCH = 10_000
 _WHOLE = -1
 
 
@@ -57,12 +57,7 @@ class _Reader(DataSourceReader):
         schema = to_arrow_schema(self._schema)
         try:
             with reading_in_parts(engine) as connection:
-                statement = QUESTIONS[self._question][1](**asked)
-                rows = connection.execution_options(yield_per=_BATCH).execute(statement)
-                for part in rows.partitions():
-                    columns = zip(*part, strict=True)
-                    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                yield from select_rows(connection, QUESTIONS[self._question][1](**asked), schema)
         finally:
             engine.dispose()
 

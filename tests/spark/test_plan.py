@@ -20,7 +20,8 @@ QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 
 def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     names = schemas.JOBS.names
-    return session.createDataFrame([tuple(getattr(job, name) for name in names) for job in jobs], schemas.JOBS)
+    rows = [(*(getattr(job, name) for name in names), f"of {job.id}") for job in jobs]
+    return session.createDataFrame(rows, schemas.TO_PLAN)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -31,10 +32,10 @@ def test_the_plan_of_spark_is_the_plan_of_the_oracle(
     found = plan(table(session, jobs), now_ms=NOW_MS, limits=Limits(window=window, room=room, shards=shards))
     by_id = {job.id: job for job in jobs}
     expected = [
-        (shard, seq, job_id, attempt, by_id[job_id].message_group)
+        (shard, seq, job_id, attempt, by_id[job_id].message_group, by_id[job_id].mode, f"of {job_id}")
         for shard, seq, job_id, attempt in why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards)
     ]
-    assertDataFrameEqual(found, session.createDataFrame(expected, schemas.CLAIMS), ignoreNullable=True)
+    assertDataFrameEqual(found, session.createDataFrame(expected, schemas.TO_PUBLISH), ignoreNullable=True)
 
 
 @settings(max_examples=300, deadline=None)
