@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -14,6 +14,7 @@ DEFAULT_GROUP = "__DEFAULT__"
 DEFAULT_POOL = "DEFAULT-POOL"
 
 DispatchMode = Literal["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"]
+_MODES: tuple[DispatchMode, ...] = get_args(DispatchMode)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -35,12 +36,29 @@ _encoder = msgspec.json.Encoder()
 
 def decode(body: bytes) -> Message:
     """Read a body, or say in one line why it can never be delivered."""
-    if len(body) > MAX_BODY_BYTES:
-        raise InvalidMessage(f"body is {len(body)} bytes, the limit is {MAX_BODY_BYTES}")
+    _check_size(body)
     try:
         message = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidMessage(f"body is not a message: {error}") from error
+    return _checked(message)
+
+
+def encode_checked(message: Message) -> bytes:
+    """A body that `decode` takes; InvalidMessage where it would not."""
+    if message.dispatch_mode is not None and message.dispatch_mode not in _MODES:
+        raise InvalidMessage(f"dispatchMode is none of {', '.join(_MODES)}")
+    body = encode(_checked(message))
+    _check_size(body)
+    return body
+
+
+def _check_size(body: bytes) -> None:
+    if len(body) > MAX_BODY_BYTES:
+        raise InvalidMessage(f"body is {len(body)} bytes, the limit is {MAX_BODY_BYTES}")
+
+
+def _checked(message: Message) -> Message:
     group, pool = message.message_group_id or "", message.pool_code
     # One look at all of them for the many that are well: this runs for every message.
     if (

@@ -27,7 +27,7 @@ from spark.jobs.setup import Setup
 from spark.line import Line
 from spark.progress import Progress, Say
 from spark.session import Spark
-from spark.sources.publish import Destination
+from spark.sources.send import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
 COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
@@ -141,7 +141,7 @@ class Feed:
         _ = setup.spark.session  # its start is none of an epoch's time
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
-        epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size))
+        epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size), due=due)
         if epoch is None:
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)

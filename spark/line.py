@@ -29,7 +29,7 @@ from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
 from fleet.state.totals import Counter, Tally
 from fleet.state.tracked import which_are_tracked
-from spark.sources.publish import PRODUCER, is_own
+from spark.sources.send import PRODUCER, is_own
 
 T = TypeVar("T")
 PATIENCE_S = 300.0

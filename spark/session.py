@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError
 from spark.cluster import Shipping, is_local, look_for, show_python_our_code, submitted
-from spark.sources.store import BATCH_BYTES, StoreSource
+from spark.sources.copy import BATCH_BYTES
+from spark.sources.store import StoreSource
 from spark.words import in_a_line
 
 FITTED: Mapping[str, str] = {

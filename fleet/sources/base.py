@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from fleet.clock import Clock, SystemClock
 
 
@@ -104,9 +106,8 @@ class Checked(Protocol):
         """Raise what `open` would. Nothing is made: this may be another machine than the one that reads it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One message on its way into a queue."""
+class Outgoing(msgspec.Struct, frozen=True):
+    """One message on its way into a queue. No dataclass, which takes six times as long to make: there are millions."""
 
     id: str
     body: bytes

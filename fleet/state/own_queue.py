@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
 from fleet.state.keys import OwnQueueKeys
@@ -25,8 +27,7 @@ _PURGE_AT_ONCE = 5000
 What = Literal["delete", "give back", "hide"]
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(msgspec.Struct, frozen=True):
     body: bytes
     group: str = ""
     dedup_id: str = ""

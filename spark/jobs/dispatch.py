@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, Row
 
 from fleet import failpoint
 from spark import schemas
 from spark.jobs.setup import Setup, spark_errors
 from spark.sources.ledger import Epoch, Refused
-from spark.sources.publish import Destination, is_own, publisher, raise_trouble
+from spark.sources.publish import publisher, raise_trouble
+from spark.sources.send import Destination, is_own
 from spark.transforms.plan import Limits, plan
 
 FULL_AT = 0.9
@@ -45,25 +46,29 @@ def room(setup: Setup) -> int:
     return max(0, setup.feed.max_depth - depth)
 
 
-def freeze(setup: Setup, *, most: int) -> Epoch | None:
-    """The next epoch. None: nothing is due that its group does not hold."""
-    claims = setup.attend(lambda: _planned(setup, most))
+def freeze(setup: Setup, *, most: int, due: int | None = None) -> Epoch | None:
+    """The next epoch. None: nothing is due that its group does not hold. `due`: how many may be, where it is known."""
+    claims = setup.attend(lambda: _claims(setup, most, due))
     if claims.num_rows == 0:
         return None
-    rows, fence = (_rows(part) for part in claims.to_batches(10_000)), setup.line.fence
-    epoch = setup.attend(
-        lambda: setup.ledger.freeze(rows, jobs=claims.num_rows, fence=fence, now_ms=setup.now_ms())
-    )  # fmt: skip
+    fence = setup.line.fence
+    epoch = setup.attend(lambda: setup.ledger.freeze(claims, fence=fence, now_ms=setup.now_ms()))
     failpoint.hit("feed-frozen")
     return epoch
 
 
-def _planned(setup: Setup, most: int) -> Any:
+def _claims(setup: Setup, most: int, due: int | None) -> pa.Table:
+    # To cut off what is too much takes a sort of all of it: not done where all will fit.
+    claims = _planned(setup, None if due is not None and due <= most else most)
+    return claims if claims.num_rows <= most else _planned(setup, most)
+
+
+def _planned(setup: Setup, room: int | None) -> pa.Table:
     now_ms, feed = setup.now_ms(), setup.feed
     jobs = setup.ask("to_plan", now_ms=now_ms, window=feed.window)
-    planned = plan(jobs, now_ms=now_ms, limits=Limits(window=feed.window, room=most, shards=feed.shards))
+    limits = Limits(window=feed.window, room=room, shards=feed.shards)
     with spark_errors():
-        return planned.toArrow()
+        return plan(jobs, now_ms=now_ms, limits=limits).toArrow()
 
 
 def finish(setup: Setup, epoch: Epoch) -> Done:
@@ -94,14 +99,19 @@ def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
 
 
 def _said(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
-    shards = tuple(setup.ledger.shards_of(epoch.number))
-    claims: DataFrame = setup.ask("to_publish", epoch=epoch.number, shards=shards)
+    rows = _in_ledger(setup, epoch) if epoch.claims is None else _by_shard(setup, epoch.claims)
     with spark_errors():
-        return claims.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
+        return rows.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
 
 
-def _rows(part: Any) -> list[dict[str, Any]]:
-    return [{**row, "msg_group": row.pop("message_group")} for row in part.to_pylist()]
+def _in_ledger(setup: Setup, epoch: Epoch) -> DataFrame:
+    return setup.ask("to_publish", epoch=epoch.number, shards=tuple(setup.ledger.shards_of(epoch.number)))
+
+
+def _by_shard(setup: Setup, claims: pa.Table) -> DataFrame:
+    """What was just frozen, from our own memory: the database would have to look up every job again."""
+    rows = setup.spark.session.createDataFrame(claims, schemas.TO_PUBLISH)
+    return rows.repartitionById(setup.feed.shards, "shard").sortWithinPartitions("shard", "seq")
 
 
 def unfinished(setup: Setup) -> Iterator[Done]:

@@ -19,7 +19,7 @@ from spark.line import Line
 from spark.session import Spark
 from spark.sources import store
 from spark.sources.ledger import Ledger
-from spark.sources.publish import Destination
+from spark.sources.send import Destination
 from spark.words import in_a_line
 
 T = TypeVar("T")

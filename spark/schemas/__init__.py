@@ -8,6 +8,7 @@ from spark.schemas.tables import (
     JOURNAL,
     PUBLISHED,
     SUBSCRIPTIONS,
+    TO_PLAN,
     TO_PUBLISH,
     TOLD_JOBS,
     UNDER_WAY,
@@ -22,6 +23,7 @@ __all__ = [
     "PUBLISHED",
     "SUBSCRIPTIONS",
     "TOLD_JOBS",
+    "TO_PLAN",
     "TO_PUBLISH",
     "UNDER_WAY",
 ]

@@ -26,6 +26,9 @@ JOBS = StructType(
 )
 """What a plan decides by."""
 
+TO_PLAN = StructType([*JOBS.fields, _column("pool", StringType())])
+"""With what is only carried along."""
+
 UNDER_WAY = StructType(
     [
         *(field for field in JOBS.fields if field.name not in ("scheduled_ms", "expires_ms")),

@@ -7,20 +7,24 @@ which fence it is made; once a newer driver has begun, an older one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from sqlalchemy import Connection, Engine, and_, delete, exists, func, insert, or_, select, text, update
 
 from fleet.errors import Fenced
 from fleet.jobs.database import reading, writing
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
+from spark.sources.copy import insert_rows
 
 _KEEP_MS = 24 * 3600 * 1000
-_ROWS = 5000
 ASLEEP_MS = 30_000
 """A transaction in which nothing is said for so long is the database's to end."""
+_CLAIM_COLUMNS = {
+    "shard": "shard", "seq": "seq", "job_id": "job_id", "attempt": "attempt", "msg_group": "message_group"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Epoch:
     number: int
     state: str
     jobs: int
+    claims: Any = field(default=None, repr=False, compare=False)
+    """What the ledger holds of it, as a table of `TO_PUBLISH`, with the driver that has just frozen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +72,15 @@ class Ledger:
                 connection.execute(select(claims.c.shard).where(claims.c.epoch == epoch).distinct()).scalars()
             )
 
-    def freeze(self, planned: Iterable[Sequence[Mapping[str, Any]]], *, jobs: int, fence: int, now_ms: int) -> Epoch:
-        """All of the plan or nothing of it. `planned`: rows of `claims`, without their epoch, in parts."""
+    def freeze(self, planned: pa.Table, *, fence: int, now_ms: int) -> Epoch:
+        """All of the plan or nothing of it. `planned`: rows of `TO_PUBLISH`."""
         with writing(self._engine) as connection:
             number = _newest(connection, fence) + 1
-            _insert_epoch(connection, number, fence, state="frozen", jobs=jobs, now_ms=now_ms)
-            for part in planned:
-                for first in range(0, len(part), _ROWS):
-                    rows = [{**row, "epoch": number} for row in part[first : first + _ROWS]]
-                    connection.execute(insert(claims), rows)
-        return Epoch(number, "frozen", jobs)
+            _insert_epoch(connection, number, fence, state="frozen", jobs=planned.num_rows, now_ms=now_ms)
+            columns = {name: planned.column(from_) for name, from_ in _CLAIM_COLUMNS.items()}
+            rows = pa.table({"epoch": pa.repeat(number, planned.num_rows), **columns})
+            insert_rows(connection, claims, rows)
+        return Epoch(number, "frozen", planned.num_rows, planned)
 
     def published(self, epoch: int, *, fence: int) -> None:
         with writing(self._engine) as connection:

@@ -25,6 +25,7 @@ _DECIDED_BY = (
     _J.expires_ms,
     _J.attempt,
 )
+_TO_PLAN = (*_DECIDED_BY, _J.pool)
 _ORDER = (_J.sequence, _J.created_ms, _J.id)
 
 
@@ -39,11 +40,11 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
     place = func.row_number().over(partition_by=(_J.msg_group, _J.mode, waits), order_by=_ORDER)
     unbounded = or_(_J.msg_group.is_(None), and_(_J.mode == IMMEDIATE, due)).label("unbounded")
     alive = and_(_J.status == "PENDING", func.coalesce(_J.expires_ms, now_ms + 1) > now_ms)
-    pending = select(*_DECIDED_BY, place.label("place"), unbounded).where(alive).subquery()
-    columns = [pending.c[column.name] for column in _DECIDED_BY]
+    pending = select(*_TO_PLAN, place.label("place"), unbounded).where(alive).subquery()
+    columns = [pending.c[column.name] for column in _TO_PLAN]
     first = select(*columns).where(or_(pending.c.unbounded, pending.c.place <= window))
     waiting = select(_J.msg_group).where(_J.status == "PENDING", _J.msg_group.is_not(None)).distinct()
-    siblings = select(*_DECIDED_BY).where(
+    siblings = select(*_TO_PLAN).where(
         _J.status.in_(("QUEUED", "IN_PROGRESS", "ERROR")), _J.msg_group.in_(waiting.scalar_subquery())
     )
     both = first.union_all(siblings).subquery()
@@ -130,7 +131,7 @@ def _delivered_since(since_ms: int) -> Any:
 
 
 QUESTIONS: Mapping[str, tuple[StructType, Callable[..., Select[Any]]]] = {
-    "to_plan": (schemas.JOBS, to_plan),
+    "to_plan": (schemas.TO_PLAN, to_plan),
     "under_way": (schemas.UNDER_WAY, under_way),
     "to_publish": (schemas.TO_PUBLISH, to_publish),
     "events_of_batch": (schemas.EVENTS, events_of_batch),

@@ -13,12 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from fleet.jobs.database import open_engine, parse_url, reading_in_parts
+from spark.sources.copy import select_rows
 from spark.sources.queries import QUESTIONS
 
-BATCH_BYTES = 16 * 1024 * 1024
-_BATCH = 10_000
-_FEW = 16
-"""Rows that are read before it is known how large they are: payloads have up to 1 MiB each."""
 _WHOLE = -1
 
 
@@ -60,15 +57,7 @@ class _Reader(DataSourceReader):
         schema = to_arrow_schema(self._schema)
         try:
             with reading_in_parts(engine) as connection:
-                statement = QUESTIONS[self._question][1](**asked)
-                rows = connection.execution_options(stream_results=True).execute(statement)
-                most = _FEW
-                while part := rows.fetchmany(most):
-                    columns = zip(*part, strict=True)
-                    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-                    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-                    most = max(_FEW, min(_BATCH, BATCH_BYTES * len(part) // max(batch.nbytes, 1)))
-                    yield batch
+                yield from select_rows(connection, QUESTIONS[self._question][1](**asked), schema)
         finally:
             engine.dispose()
 

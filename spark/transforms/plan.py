@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
 IMMEDIATE, NEXT, BLOCK = "IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"
@@ -27,8 +27,8 @@ class Limits:
 
     window: int
     """NEXT_ON_ERROR jobs of one group that are out at a time."""
-    room: int
-    """Jobs in this epoch."""
+    room: int | None
+    """Jobs in this epoch; None: there is room for all."""
     shards: int
 
 
@@ -43,14 +43,11 @@ def plan(jobs: DataFrame, *, now_ms: int, limits: Limits) -> DataFrame:
         .transform(only_unheld)
         .transform(lambda rows: within_window(rows, limits.window))
     )
-    columns = ("id", "message_group", "sequence", "created_ms", "attempt")
-    return (
-        alone.select(*columns)
-        .unionByName(in_turn.select(*columns))
-        .orderBy(*ORDER)
-        .limit(limits.room)
-        .transform(lambda rows: as_claims(rows, limits.shards))
-    )
+    columns = ("id", "message_group", "sequence", "created_ms", "attempt", "mode", "pool")
+    going = alone.select(*columns).unionByName(in_turn.select(*columns))
+    if limits.room is not None:
+        going = going.orderBy(*ORDER).limit(limits.room)
+    return going.transform(lambda rows: as_claims(rows, limits.shards))
 
 
 def without_expired(jobs: DataFrame, now_ms: int) -> DataFrame:
@@ -68,12 +65,13 @@ def with_state(jobs: DataFrame, now_ms: int) -> DataFrame:
             "early": pending & later & (F.col("attempt") == 1),
             "retrying": pending & later & (F.col("attempt") > 1),
             "out": F.col("status").isin("QUEUED", "IN_PROGRESS"),
+            "lane": F.xxhash64("message_group"),
         }
     )
 
 
 def with_what_stands_before(jobs: DataFrame) -> DataFrame:
-    whole = Window.partitionBy("message_group")
+    whole = _in_order().rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     mode = F.col("mode")
     return jobs.withColumns(
         {
@@ -104,7 +102,7 @@ def only_unheld(jobs: DataFrame) -> DataFrame:
 
 
 def within_window(jobs: DataFrame, window: int) -> DataFrame:
-    up_to_here = Window.partitionBy("message_group").orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, 0)
+    up_to_here = _in_order().rowsBetween(Window.unboundedPreceding, 0)
     is_next = F.col("mode") == NEXT
     place = F.sum(is_next.cast("int")).over(up_to_here)
     fits = place <= window - F.col("next_out")
@@ -118,11 +116,16 @@ def as_claims(jobs: DataFrame, shards: int) -> DataFrame:
     return (
         jobs.withColumn("shard", F.pmod(F.crc32(lane), F.lit(shards)).cast("int"))
         .withColumn("seq", F.row_number().over(in_shard))
-        .select("shard", "seq", F.col("id").alias("job_id"), "attempt", "message_group")
+        .select("shard", "seq", F.col("id").alias("job_id"), "attempt", "message_group", "mode", "pool")
     )
 
 
 def _before(fact: Column) -> Column:
     """Whether it is so for any job of the group that stands before."""
-    before = Window.partitionBy("message_group").orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
     return F.coalesce(F.max(fact).over(before), F.lit(False))
+
+
+def _in_order() -> WindowSpec:
+    # The same for every question, so that Spark sorts once; and by a number first, which it compares in place.
+    return Window.partitionBy("lane", "message_group").orderBy(*ORDER)

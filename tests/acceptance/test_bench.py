@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DIVISOR = 200
 COUNTS = {"pool": 160_000, "pool-1": 160_000, "whole-path": 100_000, "one-group": 60_000}
 """Messages of a full run of the rows that deliver to the common sink."""
+LOOP = 200_000
+"""Jobs of a full run of the pipeline's loop."""
 TIMEOUT_S = 240
 
 
@@ -73,6 +75,31 @@ def test_every_budget_of_the_design_is_judged(tiny_run: dict[str, Any]) -> None:
         "memory-unique",
         "concurrency",
     }
+
+
+def test_the_poller_beside_the_pipeline_leaves_each_message_once_and_in_order(tmp_path: Path) -> None:
+    ended = bench(tmp_path, "--only", "poller", "--divide", str(DIVISOR))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    poller = rows(json.loads((tmp_path / "bench.json").read_text()))["poller"]
+    assert [(one["sent"], one["jobs"]) for one in poller["attempts"]] == [(LOOP // DIVISOR,) * 2] * 3
+    assert poller["problems"] == []
+
+
+@pytest.mark.long
+def test_every_row_of_the_pipeline_has_a_figure_and_no_problem(tmp_path: Path) -> None:
+    ended = bench(tmp_path, "--only", "pipeline", "--divide", "20")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    measured = rows(json.loads((tmp_path / "bench.json").read_text()))
+    assert {name for name, row in measured.items() if row["kind"] == "pipeline" and row["value"] > 0} == {
+        "duckdb",
+        "pipeline-backfill",
+        "poller",
+        "pipeline-loop",
+        "fan-out",
+        "pipeline-latency",
+    }
+    judged = {name for name, row in measured.items() if row["budgets"]}
+    assert judged == {"pipeline-backfill", "pipeline-loop", "pipeline-latency"}
 
 
 def test_an_unknown_scenario_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

@@ -6,17 +6,18 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psutil
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import Connection, Table
 
 from fleet.errors import Fenced, JobStoreError
 from spark.line import Line
 from spark.sources import ledger
+from spark.sources.copy import insert_rows
 from spark.sources.ledger import Ledger
 from tests.acceptance.fleet_command import Process
 from tests.servers import RedisServer
@@ -99,14 +100,16 @@ def test_a_driver_that_is_stopped_in_a_transaction_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr(ledger, "ASLEEP_MS", 300)
     begun, wakes, drivers = threading.Event(), threading.Event(), Ledger(ground.store.engine)
+    claims = pa.table({"shard": [0], "seq": [1], "job_id": ["a"], "attempt": [1], "message_group": ["g"]})
 
-    def falls_asleep() -> Iterator[list[dict[str, Any]]]:
+    def falls_asleep(connection: Connection, table: Table, rows: pa.Table) -> None:
         begun.set()
         wakes.wait(20)
-        yield [{"shard": 0, "seq": 1, "job_id": "a", "attempt": 1, "msg_group": None}]
+        insert_rows(connection, table, rows)
 
+    monkeypatch.setattr(ledger, "insert_rows", falls_asleep)
     with ThreadPoolExecutor() as threads:
-        freezing = threads.submit(drivers.freeze, falls_asleep(), jobs=1, fence=1, now_ms=1)
+        freezing = threads.submit(drivers.freeze, claims, fence=1, now_ms=1)
         assert begun.wait(10)
         try:
             drivers.begin(fence=2, now_ms=2)

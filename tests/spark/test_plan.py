@@ -26,7 +26,8 @@ QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 
 def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     names = schemas.JOBS.names
-    return session.createDataFrame([tuple(getattr(job, name) for name in names) for job in jobs], schemas.JOBS)
+    rows = [(*(getattr(job, name) for name in names), f"of {job.id}") for job in jobs]
+    return session.createDataFrame(rows, schemas.TO_PLAN)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -40,7 +41,9 @@ def test_the_plan_of_spark_is_the_plan_of_the_oracle(
     session: SparkSession, jobs: list[Job], window: int, room: int, shards: int
 ) -> None:
     found = plan(table(session, jobs), now_ms=NOW_MS, limits=Limits(window=window, room=room, shards=shards))
-    assert found.schema.names == schemas.CLAIMS.names
+    assert found.schema.names == schemas.TO_PUBLISH.names
+    said = {row.job_id: (row.mode, row.pool) for row in found.collect()}
+    assert said == {job.id: (job.mode, f"of {job.id}") for job in jobs if job.id in said}
     assert claims_in(found) == claims_of_the_oracle(jobs, window, room, shards)
 
 
@@ -86,7 +89,7 @@ def test_what_spark_plans_of_a_store_is_what_the_oracle_plans_of_all_its_jobs(
 
 def claims_in(found: DataFrame) -> list[tuple[object, ...]]:
     """By shard and place: rows of a table have no order, `seq` is their order."""
-    return sorted((tuple(row) for row in found.collect()), key=lambda claim: claim[:2])
+    return sorted((tuple(row) for row in found.select(*schemas.CLAIMS.names).collect()), key=lambda claim: claim[:2])
 
 
 def claims_of_the_oracle(jobs: list[Job], window: int, room: int, shards: int) -> list[tuple[object, ...]]:

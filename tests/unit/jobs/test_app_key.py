@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import InvalidConfig
-from fleet.jobs.app_key import FILE, app_key, is_token_of, token_of
+from fleet.jobs.app_key import FILE, app_key, is_token_of, token_maker, token_of
 from fleet.settings import DatabaseSettings, Settings
 
 
@@ -19,6 +19,15 @@ def test_a_token_is_the_hex_hmac_sha256_of_the_jobs_id() -> None:
     assert token_of(b"key", "job") == hmac.new(b"key", b"job", hashlib.sha256).hexdigest()
     assert is_token_of(b"key", "job", token_of(b"key", "job"))
     assert not is_token_of(b"key", "job", "ünïcode")
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 200])
+def test_many_tokens_of_one_key_are_what_each_is_alone(length: int) -> None:
+    key = bytes(range(length))
+    make = token_maker(key)
+    assert [make(job) for job in ("job", "", "ünïcode", "job")] == [
+        token_of(key, job) for job in ("job", "", "ünïcode", "job")
+    ]
 
 
 def test_a_key_that_is_set_wins_and_makes_no_file(tmp_path: Path) -> None:

@@ -1,0 +1,171 @@
+"""From the rows of a claim to messages in a queue. Knows nothing of Spark: whoever has such rows can send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fleet.errors import InvalidMessage, StateError
+from fleet.jobs.app_key import token_maker
+from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked
+from fleet.sources import own
+from fleet.sources.base import Outgoing, Publisher, Surroundings
+from fleet.sources.open import open_publisher
+from fleet.state.connect import Client, connect
+from fleet.state.own_queue import NewMessage, OwnQueue
+
+BATCH = 500
+PRODUCER = "feed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where messages go, and what they say beside the job's own."""
+
+    uri: str
+    redis_url: str = field(repr=False)
+    sqs_endpoint: str
+    endpoint: str
+    key: bytes = field(repr=False)
+    fence: int
+    dedup_ms: int
+    default_pool: str = DEFAULT_POOL
+    failpoint: str = ""
+    driver_pid: int = 0
+
+
+class Row(NamedTuple):
+    """What is said of one job."""
+
+    job_id: str
+    attempt: int
+    message_group: str | None
+    mode: DispatchMode
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    sent: int
+    seen: int
+    refused: Sequence[tuple[Row, str]]
+    """What can never be published as it is, and why."""
+
+
+class Sender:
+    """One shard's line to the queue. Call after call, in order."""
+
+    def __init__(self, to: Destination) -> None:
+        self._line = _OwnLine(to) if is_own(to.uri) else _Line(_publisher_of(to))
+        self._written = writer(to)
+
+    async def open(self) -> None:
+        await self._line.open()
+
+    async def send(self, rows: Sequence[Row]) -> Sent:
+        """At most `BATCH` of them go in one call: Redis answers nobody else while it runs."""
+        good: list[Row] = []
+        messages: list[Outgoing] = []
+        refused: list[tuple[Row, str]] = []
+        for row in rows:
+            try:
+                messages.append(self._written(row))
+            except InvalidMessage as error:
+                refused.append((row, str(error)))
+            else:
+                good.append(row)
+        counts = await self._line.send(messages)
+        if counts.refusals is not None:
+            pairs = zip(good, counts.refusals, strict=True)
+            refused += [(row, refusal) for row, refusal in pairs if refusal is not None]
+        return Sent(counts.sent, counts.seen, refused)
+
+    async def close(self) -> None:
+        await self._line.close()
+
+
+def writer(to: Destination) -> Callable[[Row], Outgoing]:
+    """A message for each row; InvalidMessage where no router would take it."""
+    address = f"{to.endpoint}{'&' if '?' in to.endpoint else '?'}attempt="
+    token_of = token_maker(to.key)
+
+    def written(row: Row) -> Outgoing:
+        job_id, attempt, message_group, mode, pool = row
+        # Who asks for no order has none at the queue either.
+        group = None if mode == "IMMEDIATE" else message_group
+        message = Message(
+            id=job_id,
+            # One that names none has our default in the store.
+            pool_code=to.default_pool if pool == DEFAULT_POOL else pool,
+            auth_token=token_of(job_id),
+            mediation_target=f"{address}{attempt}",
+            message_group_id=group,
+            # The endpoint acks whatever the target said. What a router sees fail is our own server, or a job that a
+            # dead one still has: no reason to let the rest of a group overtake, whatever its jobs do after an error.
+            dispatch_mode=mode if group is None else "BLOCK_ON_ERROR",
+        )
+        return Outgoing(job_id, encode_checked(message), group, f"{job_id}:{attempt}")
+
+    return written
+
+
+# The queue -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    sent: int
+    seen: int
+    refusals: Sequence[str | None] | None = None
+
+
+class _Line:
+    """To any queue. Its own deduplication drops what it has seen, and does not say so."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+
+    async def open(self) -> None:
+        await self._publisher.open()
+
+    async def send(self, messages: Sequence[Outgoing]) -> _Counts:
+        refusals = await self._publisher.publish(messages)
+        return _Counts(sum(refusal is None for refusal in refusals), 0, refusals)
+
+    async def close(self) -> None:
+        await self._publisher.close()
+
+
+class _OwnLine:
+    """To a queue of our own, which also refuses a driver that was replaced."""
+
+    def __init__(self, to: Destination) -> None:
+        self._to = to
+        self._client: Client | None = None
+
+    async def open(self) -> None:
+        self._client = await connect(self._to.redis_url)
+
+    async def send(self, messages: Sequence[Outgoing]) -> _Counts:
+        assert self._client is not None
+        queue = OwnQueue(self._client, own.name_of(self._to.uri))
+        new = [NewMessage(m.body, m.group or "", m.dedup_id or "") for m in messages]
+        numbers = await queue.send(new, dedup_ms=self._to.dedup_ms, producer=PRODUCER, epoch=self._to.fence)
+        seen = numbers.count("")
+        return _Counts(len(numbers) - seen, seen)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            with suppress(StateError):
+                await self._client.aclose()
+
+
+def _publisher_of(to: Destination) -> Publisher:
+    around = Surroundings(redis_url=to.redis_url, sqs_endpoint=to.sqs_endpoint)
+    return open_publisher(to.uri, around=around)
+
+
+def is_own(uri: str) -> bool:
+    return uri.lower().startswith(own.PREFIX)
