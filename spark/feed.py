@@ -138,7 +138,7 @@ class Feed:
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for room in the queue")
             return bool(events)
         self.progress.step("starting Spark")
-        _ = setup.spark.session  # its start is none of an epoch's time
+        setup.attend(lambda: setup.spark.session)  # its start is none of an epoch's time
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
         epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size), due=due)
