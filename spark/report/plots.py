@@ -124,7 +124,7 @@ def _with_time(axes: Axes, times: Sequence[float], width: float, look: Look) -> 
     most = 4 if look.narrow else 8
     locator = AutoDateLocator(minticks=3, maxticks=most, tz=UTC)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    offsets = ["", "%Y", "%B %Y", "%-d %B", "%-d %B", "%H:%M"]
+    offsets = ["", "%Y", "%B %Y", "%-d %B", "%-d %B", "%-d %B"]
     formatter = ConciseDateFormatter(locator, tz=UTC, offset_formats=offsets)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
     axes.xaxis.get_offset_text().set(color=look.muted, size=9)

@@ -95,8 +95,9 @@ def subline(findings: Findings) -> str:
     if not findings.messages:
         waiting = f" {plural(findings.waiting, 'job')} in the store not finished yet." if findings.waiting else ""
         return f"There is no attempt in {findings.sources}.{waiting}"
+    failed = count(summary["failed"]) if summary["failed"] else "none"
     parts = [
-        f"{plural(summary['attempts'], 'attempt')}, {count(summary['failed'])} of them failed.",
+        f"{plural(summary['attempts'], 'attempt')}, {failed} of them failed.",
         f"Half of them took {duration(summary['p50_ms'])} or less, 99 of 100 {duration(summary['p99_ms'])} or less.",
     ]
     if summary["wait_p50_ms"] is not None:
