@@ -22,12 +22,12 @@ def select_rows(connection: Connection, statement: Select[Any], schema: pa.Schem
     if connection.dialect.name == "postgresql":
         yield from _copied_out(connection, statement, schema)
         return
-    rows, most = connection.execution_options(stream_results=True).execute(statement), _FEW
+    rows, most = connection.execution_options(stream_results=True).execute(statement), min(_FEW, BATCH)
     while part := rows.fetchmany(most):
         columns = zip(*part, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        most = max(_FEW, min(BATCH, BATCH_BYTES * len(part) // max(batch.nbytes, 1)))
+        most = min(BATCH, max(_FEW, BATCH_BYTES * len(part) // max(batch.nbytes, 1)))
         yield batch
 
 

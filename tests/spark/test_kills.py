@@ -16,15 +16,20 @@ MOST_OUT = {"IMMEDIATE": JOBS, "NEXT_ON_ERROR": 10, "BLOCK_ON_ERROR": 1}
 """Of one group, before any outcome is known."""
 
 
-# Two on each database: a driver is a process of its own, and takes its time to start.
+# Two on each database. `test_whole.py` kills at every one of them, with everything else running; each takes half a
+# minute, so three are for the long form.
 @pytest.mark.parametrize(
     ("database_url", "place", "state", "seen"),
     [
-        pytest.param("sqlite", "feed-frozen:kill:2", "frozen", False, id="after the claim"),
+        pytest.param("sqlite", "feed-frozen:kill:2", "frozen", False, id="after the claim", marks=pytest.mark.long),
         # The third batch of a shard: of an epoch's other shard nothing is in the queue then, or all.
         pytest.param("postgresql", "feed-publishing:kill-driver:3", "frozen", True, id="in the middle of publishing"),
-        pytest.param("postgresql", "feed-published:kill:2", "published", False, id="before the mark"),
-        pytest.param("sqlite", "feed-marked:kill:2", "marked", False, id="at the end of the epoch"),
+        pytest.param(
+            "postgresql", "feed-published:kill:2", "published", False, id="before the mark", marks=pytest.mark.long
+        ),
+        pytest.param(
+            "sqlite", "feed-marked:kill:2", "marked", False, id="at the end of the epoch", marks=pytest.mark.long
+        ),
     ],
     indirect=["database_url"],
 )

@@ -103,7 +103,7 @@ def test_an_installed_fleet_ships_what_executors_need_by_itself(
     with fleet.running("feed", "once", "--master", cluster.master, **surroundings) as process:
         code = process.popen.wait(PATIENCE_S)
         assert code == 0, process.text()
-        assert "60 published in 1 epochs, 60 queued\n" in process.text()
+        assert "60 published in 1 epoch, 60 queued\n" in process.text()
     ground.judge(set(added), ground.drain())
     executors_used_what_was_packed(cluster, there)
     assert packed.environment.stat().st_mtime_ns == before, "packed again, though nothing had changed"
