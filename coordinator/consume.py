@@ -177,7 +177,8 @@ class Consumer:
             self._alive_ms = self._clock.boot_ms()
             shares = self._shares()
             others = bool(self._directory.pools - shares.keys() - {DEFAULT_POOL})
-            room = await self._rooms.wait(shares, POLL_MOST if shares else FIRST_POLL_MOST, others=others)
+            most = POLL_MOST if shares else FIRST_POLL_MOST
+            room = await self._rooms.wait(shares, most, others=others, by_groups=self._source.gives_few_groups)
             if not room or not self._ours():
                 continue
             self._waiting = asyncio.create_task(self._source.poll(min(room, POLL_MOST), POLL_WAIT_MS))

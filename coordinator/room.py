@@ -14,12 +14,15 @@ from fleet.state.pool import SHARE, Pool
 PATIENCE_MS = 1000.0
 """A pool that has been short of room for less than this is waited for: it is busy, and refusing its messages would
 put them off for half a minute. One that is short for longer is slow, and the others go on without it."""
-REGAIN = 0.1
-"""Patience with one pool at the cost of another comes back at this rate: for the others that is a tenth at most."""
+REGAIN = 0.03
+"""Patience with one pool at the cost of another comes back at this rate: for the others that is a thirtieth at most."""
 SOME_SHARE = 0.02
 """A pool that gets less of a queue than this is not held up by another that is waited for."""
 PROBE_EVERY_MS = 2000.0
 _SWEEP_S = 1.0  # a lost signal costs this long
+_LEAST_S = 0.05
+_GLANCE_S = 0.1
+"""Of a few groups a pool may be through with all that it has sooner than it has room for a batch more, and says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,14 @@ class Rooms:
         for waiting in self._waiting:
             waiting.set()
 
-    async def wait(self, shares: Mapping[str, float], wanted: int, *, others: bool = False) -> int:
+    async def wait(
+        self, shares: Mapping[str, float], wanted: int, *, others: bool = False, by_groups: bool = False
+    ) -> int:
         """How many messages to ask for, of which each of these pools gets its share. 0 after a while without room.
 
         Nothing is known of where a queue's messages go until some have gone there. `others`: there are pools that none
         has gone to yet. What stands behind messages for full pools may be for them: now and then a few are asked for.
+        `by_groups`: a pool is judged by the groups that it could work on, as its messages may all be of a few.
         """
         if not shares:
             return 0 if await self._memory_short() else wanted
@@ -74,7 +80,7 @@ class Rooms:
             now_ms = self._clock.boot_ms()
             roomy = [code for code in shares if code not in self._short_since]
             busy = [code for code in shares if now_ms - self._short_since.get(code, -PATIENCE_MS) < PATIENCE_MS]
-            starving = bool(busy) and await self._any_starves(roomy, shares)
+            starving = bool(busy) and await self._any_starves(roomy, shares, by_groups)
             patient = [code for code in busy if not starving or self._spent_now(code, now_ms) < PATIENCE_MS]
             if roomy and not patient and not await self._memory_short():
                 # The next batch may be made up otherwise than the last: reckon with twice the share.
@@ -84,7 +90,7 @@ class Rooms:
                 self._probed_ms = now_ms
                 return min(wanted, SHARE)
             try:
-                async with asyncio.timeout(_SWEEP_S):
+                async with asyncio.timeout(self._as_long_as(patient, now_ms, starving, by_groups and bool(roomy))):
                     await changed.wait()
             finally:
                 if starving:
@@ -95,15 +101,26 @@ class Rooms:
             self._waiting.discard(changed)
         return 0
 
-    async def _any_starves(self, roomy: Sequence[str], shares: Mapping[str, float]) -> bool:
+    async def _any_starves(self, roomy: Sequence[str], shares: Mapping[str, float], by_groups: bool) -> bool:
         """Whether one of those that have room has less than it could work on, and its messages stand behind others."""
         for code in roomy:
             if shares[code] >= SOME_SHARE:
-                limits = self._limits_of(code)
-                self._room[code] = await Pool(self._client, code).room()
-                if limits.capacity - self._room[code] < limits.concurrency:
+                limits, pool = self._limits_of(code), Pool(self._client, code)
+                self._room[code] = await pool.room()
+                if by_groups:
+                    # A wait may be as long as what is there of a group: others have to stand behind those at work.
+                    if await pool.groups_to_do() < 2 * limits.concurrency:
+                        return True
+                elif limits.capacity - self._room[code] < limits.concurrency:
                     return True
         return False
+
+    def _as_long_as(self, patient: Sequence[str], now_ms: float, starving: bool, may_starve: bool) -> float:
+        if not starving:
+            return _GLANCE_S if may_starve else _SWEEP_S
+        # What is left of the patience that the others pay for.
+        left_s = min((PATIENCE_MS - self._spent_now(code, now_ms)) / 1000 for code in patient) if patient else _SWEEP_S
+        return max(_LEAST_S, min(_SWEEP_S, left_s))
 
     def _spent_now(self, code: str, now_ms: float) -> float:
         spent, as_of_ms = self._spent.get(code, (0.0, now_ms))

@@ -41,6 +41,7 @@ class ActiveMqSource:
 
     holds_groups = False
     is_looked_into = False
+    gives_few_groups = False
 
     def __init__(self, *, name: str, address: Address, visibility_ms: int, heartbeat_ms: int = HEARTBEAT_MS) -> None:
         self.name = name

@@ -71,6 +71,9 @@ class Source(Protocol):
     visibility_ms: int
     is_looked_into: bool
     """Whether it tells of a message to who only looks. Of others we remember ourselves until when they hide one."""
+    gives_few_groups: bool
+    """Whether it gives as much as it has of one group before it gives another. What a pool has of such a queue may be
+    a lot, and of too few groups to keep it busy."""
     crash_wait_ms: int
     """How long a new owner takes nothing after one that died while the queue had messages out: where groups are not
     held, what that one was given comes again only then, and what is newer would overtake. 0 where it cannot."""

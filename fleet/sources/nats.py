@@ -40,6 +40,7 @@ class NatsSource:
 
     holds_groups = False
     is_looked_into = False
+    gives_few_groups = False
 
     def __init__(self, *, name: str, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.name = name

@@ -73,6 +73,7 @@ class _Connection:
 class OwnSource:
     holds_groups = True
     is_looked_into = True
+    gives_few_groups = False
     crash_wait_ms = 0
 
     def __init__(self, *, name: str, queue: str, visibility_ms: int, redis_url: str) -> None:

@@ -35,6 +35,7 @@ class SqliteSource:
 
     holds_groups = True
     is_looked_into = True
+    gives_few_groups = False
     crash_wait_ms = 0
 
     def __init__(

@@ -204,6 +204,14 @@ class Pool:
         flat = await s(self.client, s.keys_of(self.keys), [queue, most])
         return list(zip(flat[0::2], flat[1::2], strict=True))
 
+    async def groups_to_do(self) -> int:
+        """How many groups are worked on, or wait for somebody to."""
+        asked = self.client.pipeline(transaction=False)
+        asked.zcard(self.keys.leases)
+        asked.llen(self.keys.ready)
+        with translated():
+            return sum(await asked.execute())
+
     async def room(self, tell_at: int | None = None) -> int:
         """How many more messages it takes; below `tell_at` it will publish its code when it has that many."""
         s = script("room")

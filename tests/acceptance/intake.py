@@ -29,6 +29,7 @@ class SourceWithoutGroups:
     name = "q"
     holds_groups = False
     is_looked_into = False
+    gives_few_groups = False
     crash_wait_ms = 0
     visibility_ms = 60_000
 

@@ -47,6 +47,7 @@ class HeldSource:
     name = "q"
     holds_groups = True
     is_looked_into = False
+    gives_few_groups = False
     crash_wait_ms = 0
     visibility_ms = 600_000
 
@@ -116,7 +117,9 @@ class HeldRooms(Rooms):
     looks: asyncio.Queue[None] | None = None
     waits = 0
 
-    async def wait(self, shares: Mapping[str, float], wanted: int, *, others: bool = False) -> int:
+    async def wait(
+        self, shares: Mapping[str, float], wanted: int, *, others: bool = False, by_groups: bool = False
+    ) -> int:
         if self.looks is None:
             return wanted
         self.waits += 1
