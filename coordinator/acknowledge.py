@@ -71,6 +71,8 @@ class Acknowledger:
         try:
             while settled := await self._queue.settled(applied=applied, want=MOST):
                 applied = await self._apply(settled)
+                if not applied:
+                    break
         finally:
             self._insists = True
         return self._shown - shown_before

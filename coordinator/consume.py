@@ -20,7 +20,7 @@ from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
 from fleet.nouns import number
-from fleet.sources.base import Held, Received, Source
+from fleet.sources.base import Asking, Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE
 from fleet.state.queue import Queue, Tracked
@@ -77,6 +77,8 @@ class Consumer:
         self._queue = Queue(client, config.name, epoch=lease.epoch)
         self._draining = draining
         self.drained = False
+        self.in_disorder = False
+        """Whether more may be out at the source than is tracked, and who comes next has to wait for that."""
         """Nothing of it is under way any more, and nothing will be."""
         self._alive_ms = clock.boot_ms()
         self._stop = asyncio.Event()
@@ -132,6 +134,9 @@ class Consumer:
 
     async def hand_back(self) -> int:
         """Nobody will own the queue after us: show again what waits in the pools."""
+        if isinstance(self._source, Asking):
+            # Else a part of it would come to us at once, and go back after what is newer.
+            await self._source.ask_no_more()
         return await hand_back(client=self._client, queue=self._queue, source=self._source, alarms=self._alarms)
 
     def is_stuck(self) -> bool:
@@ -152,10 +157,12 @@ class Consumer:
             log.info(
                 "queue %s: its last owner died, what it was given comes again within %d ms", self.config.name, wait_ms
             )
+            self.in_disorder = True
             until_ms = self._clock.boot_ms() + wait_ms
             while self._ours() and self._clock.boot_ms() < until_ms:
                 self._alive_ms = self._clock.boot_ms()
                 await self._rest(min(until_ms - self._clock.boot_ms(), STUCK_MS / 2) / 1000)
+            self.in_disorder = not self._ours()
         await self._poll()
 
     async def _was_left_in_disorder(self, dropped: int) -> bool:
@@ -202,7 +209,9 @@ class Consumer:
             if not self.lease.held:
                 await self._give_back(batch)
                 return
+            self.in_disorder = bool(self._source.crash_wait_ms)
             await self._admission.admit(batch)
+            self.in_disorder = False
 
     async def _rest(self, seconds: float) -> None:
         """Wait, unless we are stopped."""

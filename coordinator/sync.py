@@ -229,7 +229,7 @@ class Syncer:
         """One look: read what is due, publish what changed or may have been lost."""
         now_ms = self._clock.boot_ms()
         asked, self._asked = self._asked, ""
-        due = [source for source in self._sources if now_ms >= source.due_ms or source.changed()]
+        due = [source for source in self._sources if asked or now_ms >= source.due_ms or source.changed()]
         # Side by side: a URL that takes its whole timeout holds up no changed file.
         failures = [failure for failure in await asyncio.gather(*map(self._refresh, due)) if failure]
         if due or now_ms >= self._republish_ms:

@@ -47,7 +47,7 @@ async def where_it_may_be(queues: Sequence[QueueConfig], depths: AskDepths) -> t
     """Whether any of the queues may hold it, and a sentence of each."""
     possible, sentences = False, []
     for queue, (depth, error) in zip(queues, await depths(queues), strict=True):
-        looks = f"Queue {queue.name} shows messages to nobody who only looks, and finds none by its id"
+        looks = f"Queue {queue.name} shows no message to who only looks, and finds none by its id"
         if depth is None:
             sentences.append(f"{looks}; how many it holds it does not say: {error.rstrip('.')}.")
         else:

@@ -34,6 +34,8 @@ from spark.sources.send import PRODUCER, is_own
 T = TypeVar("T")
 PATIENCE_S = 300.0
 _LOST = "the lead over the feed is lost"
+_LOOK = 20_000
+"""Groups of the queue that wait, looked at for the oldest message: some 20 ms of Redis."""
 _WAITS_FOR_TTLS = 3
 """Who was killed holds the lead for one more TTL; who still has it after three is alive."""
 
@@ -155,6 +157,13 @@ class Line:
     def depth(self, uri: str) -> tuple[int, float | None]:
         """Messages in the queue, those under way included, and the age of the oldest; None where it does not say."""
         return self._ask(self._depth(uri))
+
+    def oldest_s(self, uri: str) -> float | None:
+        """The age of the oldest message, those under way included: exact, or None."""
+        if not is_own(uri):
+            return self.depth(uri)[1]
+        found = self._ask(OwnQueue(self._opened(), own.name_of(uri)).contents(look=_LOOK))
+        return found.oldest_ms / 1000 if found.is_whole else None
 
     def memory_share(self) -> float:
         return self._ask(Registry(self._opened()).memory_share())

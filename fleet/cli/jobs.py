@@ -172,7 +172,7 @@ def prune(context: click.Context, older_than: float, errors: bool, dry_run: bool
     from fleet.jobs.prune import Pruned, prune
 
     def show(so_far: Pruned) -> None:
-        click.echo(f"\r{so_far.jobs:,} jobs, {so_far.events:,} events", nl=False, err=True)
+        click.echo(f"\r{number(so_far.jobs, 'job')}, {number(so_far.events, 'event')}", nl=False, err=True)
 
     before_ms = time.time_ns() // 1_000_000 - int(older_than * 1000)
     watched = sys.stderr.isatty() and not dry_run

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from fleet.errors import InvalidJob
 from fleet.jobs.read import read_event
+from fleet.jobs.rising import Rising
 from fleet.jobs.schema import events
 from fleet.sources import ulid
 
@@ -28,6 +29,7 @@ class Cursor(Protocol):
     def execute(self, statement: str, parameters: Any, /) -> Any: ...
 
 
+_rising = Rising()
 _COLUMNS = ("id", "type", "msg_group", "payload", "created_ms")
 
 
@@ -46,7 +48,8 @@ def insert_event(
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJob(f"payload: {error}") from None
     event = read_event(line)
-    values = (event.id or ulid.take(1, now_ms)[0], event.type, event.msg_group, event.payload, now_ms)
+    event_id = event.id or ulid.take(1, now_ms)[0]
+    values = (event_id, event.type, event.msg_group, event.payload, _rising.at(event.msg_group, event_id, now_ms))
     if isinstance(connection, Connection):
         connection.execute(events.insert(), dict(zip(_COLUMNS, values, strict=True)))
     else:

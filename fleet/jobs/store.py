@@ -50,6 +50,7 @@ from fleet.jobs.records import (
     Status,
     Subscription,
 )
+from fleet.jobs.rising import Rising
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
 from fleet.outcome import Delivered, Outcome
 from fleet.settings import Settings
@@ -105,7 +106,7 @@ class JobStore:
     def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
         self.engine = engine
         self._clock = clock or SystemClock()
-        self._last = (0, "")
+        self._rising = Rising()
 
     def migrate(self) -> None:
         with translated(self.engine):
@@ -129,8 +130,9 @@ class JobStore:
             return Added()
         now_ms = self._clock.wall_ms()
         rows = [
-            {**dataclasses.asdict(one), "id": one.id or fresh, "created_ms": now_ms}
+            {**dataclasses.asdict(one), "id": id_, "created_ms": self._rising.at(one.msg_group, id_, now_ms)}
             for one, fresh in zip(given, ulid.take(len(given), now_ms), strict=True)
+            for id_ in [one.id or fresh]
         ]
         with writing(self.engine) as connection:
             return _insert_new(connection, events, rows)
@@ -141,13 +143,7 @@ class JobStore:
         for job, fresh in zip(jobs, ulid.take(len(jobs), now_ms), strict=True):
             row = {name: getattr(job, name) for name in _NEW_JOB}
             row["id"] = job.id or fresh
-            last_ms, last_id = self._last
-            created_ms = max(now_ms, last_ms)
-            # The order of a group is (sequence, created_ms, id). Ids that were given do not rise by themselves, and
-            # job-10 must not overtake job-9 because both came within a millisecond.
-            if created_ms == last_ms and row["id"] <= last_id:
-                created_ms += 1
-            self._last = (created_ms, row["id"])
+            created_ms = self._rising.at(job.msg_group, row["id"], now_ms)
             rows.append({**row, "created_ms": created_ms, "status": "PENDING", "attempt": 1})
         return rows
 

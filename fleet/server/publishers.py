@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from fleet.errors import SourceError
-from fleet.sources.base import Outgoing, Publisher
+from fleet.sources.base import NotSent, Outgoing, Publisher, Unsure
+from fleet.sources.halfway import told_half_way
 from fleet.sources.open import open_publisher
 
 MOST = 64
@@ -44,15 +45,20 @@ class Publishers:
                 try:
                     for first in range(0, len(messages), BATCH):
                         answers += await one.publisher.publish(messages[first : first + BATCH])
+                        if any(isinstance(why, NotSent | Unsure) for why in answers):
+                            # What was sent now would overtake them.
+                            behind = NotSent("not sent: an earlier message met trouble")
+                            return answers + [behind] * (len(messages) - len(answers))
                 except SourceError as error:
                     # What is broken is opened anew by whoever comes next.
                     one.closed = True
                     self._open.pop(uri, None)
                     with suppress(SourceError):
                         await one.publisher.close()
-                    if not answers:
-                        raise
-                    answers += [str(error)] * (len(messages) - len(answers))
+                    under_way = set(range(len(answers), min(len(answers) + BATCH, len(messages))))
+                    refusals = [*answers, *[None] * (len(messages) - len(answers))]
+                    done = {place for place, why in enumerate(answers) if why is None}
+                    return told_half_way(refusals, accepted=done, under_way=under_way, error=error)
                 return answers
 
     async def _get(self, uri: str) -> _Open:

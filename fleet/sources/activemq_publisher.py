@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fleet.errors import SourceError
 from fleet.sources import activemq_frames as frames
 from fleet.sources.activemq_address import Address
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Outgoing, never
 from fleet.sources.halfway import told_half_way
 from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
 
@@ -27,7 +27,7 @@ class ActiveMqPublisher:
         await self._connected()
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        results: list[str | None] = [frames.refusal(message) for message in messages]
+        results: list[str | None] = [never(frames.refusal(message)) for message in messages]
         rest = [index for index, refused in enumerate(results) if refused is None]
         accepted: set[int] = set()
         while rest:

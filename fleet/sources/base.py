@@ -109,6 +109,14 @@ class Checked(Protocol):
         """Raise what `open` would. Nothing is made: this may be another machine than the one that reads it."""
 
 
+@runtime_checkable
+class Asking(Protocol):
+    """A source for which its server still has a request when nobody polls any more."""
+
+    async def ask_no_more(self) -> None:
+        """Take that back: what is shown again from now on is for the next owner, in the order in which it is."""
+
+
 class Outgoing(msgspec.Struct, frozen=True):
     """One message on its way into a queue. No dataclass, which takes six times as long to make: there are millions."""
 
@@ -117,6 +125,12 @@ class Outgoing(msgspec.Struct, frozen=True):
     group: str | None = None
     dedup_id: str | None = None
     delay_ms: int = 0
+
+
+class Never(str):
+    """Why a queue takes a message at no time, as it is: nothing was asked of the queue to know that."""
+
+    __slots__ = ()
 
 
 class NotSent(str):
@@ -129,6 +143,10 @@ class Unsure(str):
     """Why nobody can say whether a message was accepted: its answer got lost. Sent again it may be there twice."""
 
     __slots__ = ()
+
+
+def never(reason: str | None) -> Never | None:
+    return None if reason is None else Never(reason)
 
 
 class Publisher(Protocol):

@@ -22,7 +22,9 @@ def told_half_way(
             return refusals[place]
         if place not in under_way:
             return NotSent(f"not sent: {error}")
-        # A queue that answered with a no has not taken it.
-        return Unsure(f"it may not have been accepted: {error}") if isinstance(error, SourceUnavailable) else str(error)
+        if isinstance(error, SourceUnavailable):
+            return Unsure(f"it may not have been accepted: {error}")
+        # A queue that answered with a no, as it is full, has not taken it.
+        return NotSent(f"not sent: {error}")
 
     return [why(place) for place in range(len(refusals))]

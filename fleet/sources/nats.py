@@ -33,6 +33,7 @@ _SET_ASIDE_MS = 60_000
 _LOST_MOST = 10_000
 """More than can be on the line at once: another one takes from this consumer as well."""
 _CLOSE_S = 0.4
+_OVER_S = 2.5
 
 
 class NatsSource:
@@ -104,6 +105,8 @@ class NatsSource:
         return Depth(waiting=waiting, invisible=invisible, oldest_s=oldest_s)
 
     async def close(self) -> None:
+        if self._puller.buffer:
+            await self.ask_no_more()
         with suppress(SourceUnavailable, TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._puller.end()
@@ -112,6 +115,11 @@ class NatsSource:
         self._puller.buffer.clear()
         await self._line.close()
         self._prepared_at = self._known_at = 0
+
+    async def ask_no_more(self) -> None:
+        with suppress(SourceUnavailable, TimeoutError):
+            async with asyncio.timeout(_OVER_S):
+                await self._puller.over()
 
     def _on_lost(self) -> None:
         self._puller.lose()

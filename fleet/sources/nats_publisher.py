@@ -10,7 +10,7 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from fleet.errors import InvalidConfig, SourceUnavailable
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Outgoing, never
 from fleet.sources.halfway import told_half_way
 from fleet.sources.nats_address import NatsAddress, is_token
 from fleet.sources.nats_consumer import stream_of
@@ -40,7 +40,7 @@ class NatsPublisher:
         results: list[str | None] = [None] * len(messages)
         sent: list[tuple[int, Sent]] = []
         for place, message in enumerate(messages):
-            refusal = self._refusal(message)
+            refusal = never(self._refusal(message))
             if refusal is None:
                 sent.append((place, (self._subject_of(message), message.body, self._headers(message))))
             else:

@@ -119,6 +119,18 @@ class Puller:
             if lane.ask is not None:
                 lane.ask.end(LOST)
 
+    async def over(self) -> None:
+        """Wait until nothing is asked for any more: a second at most, as long as a poll waits.
+
+        A message that is nacked while the server (2.9) still holds a request of somebody who has gone is taken for
+        that one, and comes again only after the ack wait: behind what is newer.
+        """
+        for lane in self._lanes:
+            if lane.ask is not None and not lane.ask.over.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(lane.ask.expires_s + SILENCE_S):
+                        await lane.ask.over.wait()
+
     async def end(self) -> None:
         """No more is to come: stop what is asked for, and let in what is on its way."""
         for lane in self._lanes:

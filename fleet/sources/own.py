@@ -18,7 +18,7 @@ from fleet.errors import (
     StateUnavailable,
 )
 from fleet.message import MAX_NAME_CHARACTERS
-from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.sources.base import Depth, Held, Outgoing, Received, never
 from fleet.sources.halfway import told_half_way
 from fleet.state.connect import Client, connect
 from fleet.state.keys import OWN_QUEUE_CHANNEL
@@ -224,7 +224,7 @@ class OwnPublisher:
         if self.queue is None:
             raise SourceUnavailable(f"queue {self._name} is closed")
         await self._check_memory()
-        refusals = [_refusal(message) for message in messages]
+        refusals: list[str | None] = [never(_refusal(message)) for message in messages]
         accepted: set[int] = set()
         for batch in _batches(messages, [place for place, refusal in enumerate(refusals) if refusal is None]):
             try:

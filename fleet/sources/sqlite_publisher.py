@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fleet.clock import Clock
 from fleet.sources import file_bell, ulid
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Outgoing, never
 from fleet.sources.sqlite_file import ADD_HIDDEN, HEAVY_BYTES, SEGMENT_BITS, QueueFile
 
 DEDUP_MS = 5 * 60 * 1000
@@ -34,7 +34,7 @@ class SqlitePublisher:
             raise
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        refusals = [_refusal(message) for message in messages]
+        refusals: list[str | None] = [never(_refusal(message)) for message in messages]
         accepted = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
         if accepted:
             await asyncio.wrap_future(self._file.submit(lambda db: self._append(db, accepted)))

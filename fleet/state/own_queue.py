@@ -22,6 +22,7 @@ DEDUP_MS = 5 * 60 * 1000
 PER_LANE = 16
 """Of one group in one receive, where there are many groups: others get their turn, and a call is not for one each."""
 _PURGE_AT_ONCE = 5000
+_LOOK = 100
 
 
 What = Literal["delete", "give back", "hide"]
@@ -68,6 +69,8 @@ class Contents:
     messages: int
     hidden: int
     oldest_ms: int
+    is_whole: bool = True
+    """Whether the oldest one is: of many lanes that wait, only some are looked at."""
 
 
 class OwnQueue:
@@ -113,10 +116,10 @@ class OwnQueue:
         s = script("conclude")
         return [bool(flag) for flag in await s(self.client, s.keys_of(self.keys), arguments)]
 
-    async def contents(self) -> Contents:
+    async def contents(self, *, look: int = _LOOK) -> Contents:
         s = script("depth")
-        messages, hidden, age_ms = await s(self.client, s.keys_of(self.keys), [self.now_ms])
-        return Contents(messages, hidden, int(age_ms))
+        messages, hidden, age_ms, whole = await s(self.client, s.keys_of(self.keys), [self.now_ms, look])
+        return Contents(messages, hidden, int(age_ms), bool(whole))
 
     # Looking, for an operator who asks for one message ------------------------------------------------
 
@@ -170,7 +173,7 @@ class OwnQueue:
 
     async def _purge_once(self, bound: str) -> int:
         gone = 0
-        for lanes in (self.keys.ready, self.keys.due):
+        for lanes in (self.keys.ready, self.keys.due, self.keys.ready):
             cursor = 0
             while True:
                 with translated():

@@ -12,6 +12,7 @@ from fleet.state.keys import QueueKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP, script
 
+_SETTLED_LOOKED_AT = 10_000
 HIDDEN_REMEMBERED = 10_000
 """Of each queue, messages that were given back and are hidden there: some 100 bytes each."""
 
@@ -148,10 +149,11 @@ class Queue:
 
         What is acked and tracked still waits for its redelivery, as its handle had expired.
         """
-        out = 0
+        # Asked first: what is settled while we look is in neither then, and too few only means a wait.
+        out = sum(settled.acked for settled in await self.settled(applied=0, want=_SETTLED_LOOKED_AT))
         async for page in self.all_tracked():
             out += sum(tracked.state != "a" for tracked in page)
-        return out + await self.settled_count()
+        return out
 
     async def settled_count(self) -> int:
         with translated():

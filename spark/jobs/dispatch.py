@@ -76,7 +76,7 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
     sent, seen, refused = publish(setup, epoch) if epoch.state == "frozen" else (0, 0, [])
     fence = setup.line.fence
     marked = setup.attend(
-        lambda: setup.ledger.mark(epoch.number, refused=refused, fence=fence, now_ms=setup.now_ms())
+        lambda: setup.ledger.mark(epoch.number, fence=fence, now_ms=setup.now_ms())
     )  # fmt: skip
     failpoint.hit("feed-marked")
     return Done(
@@ -93,7 +93,7 @@ def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
             refused.append(Refused(row.refused_job, row.refused_attempt, row.trouble))
         elif row.trouble is not None:
             raise_trouble(row.trouble)
-    setup.ledger.published(epoch.number, fence=setup.line.fence)
+    setup.ledger.published(epoch.number, refused=refused, fence=setup.line.fence, now_ms=setup.now_ms())
     failpoint.hit("feed-published")
     return sum(row.sent for row in said), sum(row.seen for row in said), refused
 

@@ -32,7 +32,14 @@ def recover(setup: Setup) -> Recovered:
         return Recovered(0, 0)
     limits = {"now_ms": now_ms, "threshold_ms": threshold_ms, "oldest_waiting_ms": oldest_waiting_ms}
     ids = setup.attend(lambda: _suspects(setup, limits))
-    lost = sorted(set(ids) - setup.line.tracked(ids))
+    lost: list[str] = []
+    for first in range(0, len(ids), MOST):
+        some = ids[first : first + MOST]
+        tracked = setup.line.tracked(some)
+        lost += [one for one in some if one not in tracked]
+        if len(lost) >= MOST:
+            break
+    lost.sort()
     if not lost:
         return Recovered(0, 0)
     rows = setup.attend(lambda: _to_reset(setup, lost))
@@ -42,7 +49,7 @@ def recover(setup: Setup) -> Recovered:
 def _suspects(setup: Setup, limits: dict[str, int]) -> list[str]:
     silent = suspects(setup.ask("under_way"), **limits)
     with spark_errors():
-        return [row.id for row in silent.orderBy("sequence", "created_ms", "id").select("id").limit(MOST).collect()]
+        return [row.id for row in silent.orderBy("sequence", "created_ms", "id").select("id").collect()]
 
 
 def _to_reset(setup: Setup, lost: list[str]) -> list[tuple[str, int, str]]:
@@ -64,7 +71,7 @@ def _any_may_be_lost(engine: Engine, *, now_ms: int, threshold_ms: int) -> bool:
 
 def _oldest_waiting_ms(setup: Setup, now_ms: int) -> int | None:
     """When the oldest message that waits came in; now where none does, None where the queue does not say."""
-    depth, oldest_s = setup.line.depth(setup.to.uri)
-    if depth == 0:
+    if setup.line.depth(setup.to.uri)[0] == 0:
         return now_ms
+    oldest_s = setup.line.oldest_s(setup.to.uri)
     return None if oldest_s is None else now_ms - int(oldest_s * 1000)

@@ -35,7 +35,7 @@ def insert_rows(connection: Connection, table: Table, rows: pa.Table) -> None:
     """Its columns are the table's, or some of them."""
     if connection.dialect.name == "postgresql":
         with _copying(
-            connection, f"COPY {table.name} ({', '.join(rows.column_names)}) FROM STDIN (FORMAT csv)"
+            connection, f"COPY {table.name} ({', '.join(rows.column_names)}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
         ) as copy:
             for part in rows.to_batches(BATCH):
                 copy.write(_as_csv(part))
@@ -49,7 +49,7 @@ def insert_rows(connection: Connection, table: Table, rows: pa.Table) -> None:
 def _copied_out(connection: Connection, statement: Select[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     # COPY takes no parameters.
     question = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    with _copying(connection, f"COPY ({question}) TO STDOUT (FORMAT csv)") as copy:
+    with _copying(connection, f"COPY ({question}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
         rows: list[bytes] = []
         size_bytes = 0
         # PostgreSQL promises a row a message.

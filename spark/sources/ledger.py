@@ -82,15 +82,8 @@ class Ledger:
             insert_rows(connection, claims, rows)
         return Epoch(number, "frozen", planned.num_rows, planned)
 
-    def published(self, epoch: int, *, fence: int) -> None:
-        with writing(self._engine) as connection:
-            _newest(connection, fence)
-            # Not from `marked`: a driver that fell asleep right here must not open it again.
-            this = and_(epochs.c.epoch == epoch, epochs.c.state == "frozen")
-            connection.execute(update(epochs).where(this).values(state="published"))
-
-    def mark(self, epoch: int, *, refused: Sequence[Refused], fence: int, now_ms: int) -> int:
-        """QUEUED, where still PENDING with the attempt that was claimed: how many."""
+    def published(self, epoch: int, *, refused: Sequence[Refused], fence: int, now_ms: int) -> None:
+        """What was refused ends here, in ERROR: whoever marks the epoch after a crash does not know of it any more."""
         job = dispatch_jobs.c
         with writing(self._engine) as connection:
             _newest(connection, fence)
@@ -98,6 +91,15 @@ class Ledger:
                 guard = and_(job.id == one.job_id, job.attempt == one.attempt, job.status == "PENDING")
                 ended = {"status": "ERROR", "last_error": one.reason, "completed_ms": now_ms}
                 connection.execute(update(dispatch_jobs).where(guard).values(ended))
+            # Not from `marked`: a driver that fell asleep right here must not open it again.
+            this = and_(epochs.c.epoch == epoch, epochs.c.state == "frozen")
+            connection.execute(update(epochs).where(this).values(state="published"))
+
+    def mark(self, epoch: int, *, fence: int, now_ms: int) -> int:
+        """QUEUED, where still PENDING with the attempt that was claimed: how many."""
+        job = dispatch_jobs.c
+        with writing(self._engine) as connection:
+            _newest(connection, fence)
             claimed = and_(claims.c.epoch == epoch, claims.c.job_id == job.id, claims.c.attempt == job.attempt)
             done = connection.execute(
                 update(dispatch_jobs)

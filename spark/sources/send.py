@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fleet.errors import InvalidMessage, StateError
+from fleet.config import shown_uri
+from fleet.errors import InvalidMessage, SourceUnavailable, StateError
 from fleet.jobs.app_key import token_maker
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked
 from fleet.sources import own
-from fleet.sources.base import Outgoing, Publisher, Surroundings
+from fleet.sources.base import Never, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher
 from fleet.state.connect import Client, connect
 from fleet.state.own_queue import NewMessage, OwnQueue
@@ -58,7 +59,7 @@ class Sender:
     """One shard's line to the queue. Call after call, in order."""
 
     def __init__(self, to: Destination) -> None:
-        self._line = _OwnLine(to) if is_own(to.uri) else _Line(_publisher_of(to))
+        self._line = _OwnLine(to) if is_own(to.uri) else _Line(_publisher_of(to), shown_uri(to.uri))
         self._written = writer(to)
 
     async def open(self) -> None:
@@ -124,14 +125,19 @@ class _Counts:
 class _Line:
     """To any queue. Its own deduplication drops what it has seen, and does not say so."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, uri: str) -> None:
         self._publisher = publisher
+        self._uri = uri
 
     async def open(self) -> None:
         await self._publisher.open()
 
     async def send(self, messages: Sequence[Outgoing]) -> _Counts:
         refusals = await self._publisher.publish(messages)
+        trouble = next((why for why in refusals if why is not None and not isinstance(why, Never)), None)
+        if trouble is not None:
+            # It may take them another time: the epoch stays as it is, and is sent again from its first message.
+            raise SourceUnavailable(f"{self._uri}: {trouble}")
         return _Counts(sum(refusal is None for refusal in refusals), 0, refusals)
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ from tests.lua.stage import (
 async def test_what_nobody_has_heard_of_is_unknown_and_queues_not_looked_into_are_named(stage: Stage) -> None:
     found = await explain(stage, "nothing")
     assert (found.state, found.waits_for, found.until_ms) == ("UNKNOWN", "nothing", None)
-    looks = "Queue q shows messages to nobody who only looks, and finds none by its id"
+    looks = "Queue q shows no message to who only looks, and finds none by its id"
     assert found.details[-1] == f"{looks}; it holds 0 that wait and 0 that are hidden."
     deep = await explain(stage, "nothing", depth=(Depth(1_200, 3, None), ""))
     assert deep.state == "UNKNOWN"

@@ -88,8 +88,22 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
         with pytest.raises(Fenced):
             dispatch.publish(dataclasses.replace(old.setup, line=_Sleepwalker(old.setup.line.fence)), epoch)  # type: ignore[arg-type]
         with pytest.raises(Fenced):
-            old.setup.ledger.mark(epoch.number, refused=[], fence=old.setup.line.fence, now_ms=0)
+            old.setup.ledger.mark(epoch.number, fence=old.setup.line.fence, now_ms=0)
     assert len(ground.drain()) == 10
+
+
+def test_what_was_refused_stays_refused_when_the_driver_dies_before_the_mark(ground: Ground) -> None:
+    from spark.jobs import dispatch
+
+    (bad,) = ground.add(1, groups=1, pool="P" * 200)
+    with ground.leading() as old:
+        epoch = dispatch.freeze(old.setup, most=10)
+        assert epoch is not None
+        dispatch.publish(old.setup, epoch)
+        ground.redis.client().hset("{fleet}:feed", "deadline", "0")
+        with ground.leading():
+            assert ground.store.job(bad).status == "ERROR"  # type: ignore[union-attr]
+    assert ground.drain() == []
 
 
 class _Sleepwalker:

@@ -1,13 +1,15 @@
 -- depth: how much stands in a queue of our own.
 -- KEYS bodies hidden ready due group_list
--- ARGV now_ms
--- Returns {messages, hidden, age_ms}
---   age_ms: of the oldest message, 0 if there is none; of lanes that wait only the first hundred are looked at
+-- ARGV now_ms look
+--   look: at how many of the lanes that wait, at most
+-- Returns {messages, hidden, age_ms, all}
+--   age_ms: of the oldest message that was looked at, 0 if there is none
+--   all: 1 if all lanes were looked at
 local bodies, hidden, ready, due, group_list = unpack(KEYS)
 local now = time_ms(ARGV[1])
-local LOOK = 100
+local look = tonumber(ARGV[2])
 local oldest = tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2] or 0)
-for _, lane in ipairs(redis.call('ZRANGE', due, 0, LOOK - 1)) do
+for _, lane in ipairs(redis.call('ZRANGE', due, 0, look - 1)) do
   local head
   if string.sub(lane, 1, 1) == '\30' then
     head = tonumber(string.sub(lane, 2))
@@ -17,4 +19,5 @@ for _, lane in ipairs(redis.call('ZRANGE', due, 0, LOOK - 1)) do
   if head > 0 and (oldest == 0 or head < oldest) then oldest = head end
 end
 local age_ms = oldest > 0 and math.max(0, now - math.floor(oldest / 1000)) or 0
-return { redis.call('HLEN', bodies), redis.call('ZCOUNT', hidden, '(' .. text(now), '+inf'), text(age_ms) }
+return { redis.call('HLEN', bodies), redis.call('ZCOUNT', hidden, '(' .. text(now), '+inf'), text(age_ms),
+  redis.call('ZCARD', due) <= look and 1 or 0 }

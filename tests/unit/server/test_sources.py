@@ -118,8 +118,13 @@ async def test_a_queue_that_breaks_half_way_refuses_the_rest_and_is_opened_anew(
     monkeypatch.setattr(module, "open_publisher", open_breaking)
     monkeypatch.setattr(module, "BATCH", 2)
     publishers = Publishers()
-    messages = [Outgoing(str(i), b"x") for i in range(4)]
-    assert await publishers.publish("u", messages) == [None, None, "gone", "gone"]
+    messages = [Outgoing(str(i), b"x") for i in range(5)]
+    assert await publishers.publish("u", messages) == [
+        None,
+        None,
+        *["it may not have been accepted: gone"] * 2,
+        "not sent: gone",
+    ]
     assert await publishers.publish("u", messages[:2]) == [None, None]
     assert Breaking.opened == 2
     with pytest.raises(SourceUnavailable, match="gone"):

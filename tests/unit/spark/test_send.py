@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
-from fleet.errors import InvalidMessage
+from fleet.errors import InvalidMessage, SourceUnavailable
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, decode
-from spark.sources.send import Destination, Row, writer
+from fleet.sources.base import Never, NotSent, Outgoing, Unsure
+from spark.sources import send
+from spark.sources.send import Destination, Row, Sender, writer
 
 TO = Destination(
     uri="fleet://dispatch",
@@ -56,3 +59,37 @@ def test_a_message_is_one_for_each_attempt() -> None:
 def test_what_no_router_would_take_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidMessage):
         writer(TO)(Row("a", 1, "g", "NEXT_ON_ERROR", "P" * 200))
+
+
+class _Queue:
+    """Answers what it is told to."""
+
+    def __init__(self, answers: Sequence[str | None]) -> None:
+        self._answers = answers
+
+    async def open(self) -> None: ...
+
+    async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
+        assert len(messages) == len(self._answers)
+        return list(self._answers)
+
+    async def close(self) -> None: ...
+
+
+def sender_to(answers: Sequence[str | None], monkeypatch: pytest.MonkeyPatch) -> Sender:
+    monkeypatch.setattr(send, "open_publisher", lambda *_, **__: _Queue(answers))
+    return Sender(dataclasses.replace(TO, uri="nats://127.0.0.1/S/C"))
+
+
+ROWS = [Row(name, 1, "g", "NEXT_ON_ERROR", "P") for name in "ab"]
+
+
+@pytest.mark.parametrize("trouble", [NotSent("away"), Unsure("its answer got lost"), "it is full"])
+async def test_what_a_queue_did_not_take_now_ends_no_job(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceUnavailable):
+        await sender_to([None, trouble], monkeypatch).send(ROWS)
+
+
+async def test_what_a_queue_never_takes_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = await sender_to([None, Never("too large")], monkeypatch).send(ROWS)
+    assert (done.sent, [(row.job_id, why) for row, why in done.refused]) == (1, [("b", "too large")])

@@ -1,0 +1,30 @@
+"""Times of creation that order what was added: ids that people give do not rise by themselves."""
+
+from __future__ import annotations
+
+import threading
+
+_MOST = 10_000
+
+
+class Rising:
+    """Of one process. The order of a group is (created, id), and job-10 must not overtake job-9 because both came
+    within a millisecond: the later one is said to have come a millisecond later. No group's clock waits for another's.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[int, str]] = {}
+
+    def at(self, group: str | None, id_: str, now_ms: int) -> int:
+        if group is None:
+            return now_ms
+        with self._lock:
+            last_ms, last_id = self._last.get(group, (0, ""))
+            created_ms = max(now_ms, last_ms)
+            if created_ms == last_ms and id_ <= last_id:
+                created_ms += 1
+            if len(self._last) >= _MOST:
+                self._last = {name: last for name, last in self._last.items() if last[0] >= now_ms}
+            self._last[group] = created_ms, id_
+            return created_ms
