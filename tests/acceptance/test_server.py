@@ -207,7 +207,7 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
     families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     for name in ("received_total", "acked_total", "nacked_total", "malformed_total"):
         assert families.pop(f"fleet_queue_{name}") == "counter"
-    feed = {f"fleet_feed_{name}_total" for name in "epochs events sent seen refused expired recovered".split()}
+    feed = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
     for name in ("delivery", "wait", "redis_call"):
         assert families.pop(f"fleet_{name}_seconds") == "histogram"
     assert {n for n, kind in families.items() if kind == "counter"} == {
@@ -216,7 +216,7 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
         "fleet_leases_lost_total",
         "fleet_jobs_attempts_total",
         "fleet_jobs_claims_refused_total",
-        *feed,
+        *(f"fleet_feed_{name}_total" for name in feed),
     }
     gauges = "pool_queued pool_active pool_concurrency pool_groups queue_tracked queue_oldest_seconds breaker_open"
     gauges += " leader lease_epoch config_age_seconds"
