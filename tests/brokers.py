@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Outgoing, Publisher
 from tests.activemq_server import running_activemq
-from tests.fifo_sqs import running_fifo_sqs, uri_of
-from tests.moto_server import aws_settings, running_moto
+from tests.moto_server import aws_settings
 from tests.nats_server import running_nats
 from tests.proxy import Proxy, proxied
 from tests.servers import RedisServer, _accepts, _running, _wait_for, free_port, running_redis
+from tests.strict_sqs import running_strict_sqs, uri_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +82,21 @@ def own(directory: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def sqs_fifo(directory: Path) -> Iterator[Broker]:
-    """One that keeps FIFO's rules, and its messages over a kill: moto does neither (tests/fifo_sqs.py)."""
+def sqs(directory: Path, *, fifo: bool) -> Iterator[Broker]:
+    """One that keeps FIFO's rules, and its messages over a kill: moto does neither (tests/strict_sqs.py)."""
     folder = directory / "sqs"
     folder.mkdir()
     port = free_port()
     with ExitStack() as stack:
         stack.enter_context(aws_settings())
-        server = stack.enter_context(running_fifo_sqs(folder, port=port))
+        server = stack.enter_context(running_strict_sqs(folder, port=port, fifo=fifo))
         line = stack.enter_context(proxied(port))
 
         def restart() -> None:
             server.kill()
-            stack.enter_context(running_fifo_sqs(folder, port=port))
+            stack.enter_context(running_strict_sqs(folder, port=port, fifo=fifo))
 
-        yield Broker(uri_of(line.port), uri_of(port), line, restart)
-
-
-@contextmanager
-def sqs_standard(_directory: Path) -> Iterator[Broker]:
-    with aws_settings(), running_moto() as server, proxied(server.port) as line:
-        near = server.make_queue(fifo=False)
-        yield Broker(near.replace(f":{server.port}/", f":{line.port}/"), near, line)
+        yield Broker(uri_of(line.port, fifo=fifo), uri_of(port, fifo=fifo), line, restart)
 
 
 @contextmanager
@@ -140,8 +134,8 @@ def activemq(directory: Path) -> Iterator[Broker]:
 BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
     "sqlite": embedded,
     "fleet": own,
-    "sqs-fifo": sqs_fifo,
-    "sqs": sqs_standard,
+    "sqs-fifo": partial(sqs, fifo=True),
+    "sqs": partial(sqs, fifo=False),
     "nats": nats,
     "activemq": activemq,
 }
@@ -150,9 +144,6 @@ UNORDERED = frozenset({"sqs"})
 _ONE_FILE = "it is a file of this machine: no line, no server"
 CANNOT = {
     "test_the_line_to_the_broker_is_cut_for_ten_seconds": {"sqlite": _ONE_FILE},
-    "test_the_broker_is_killed_and_started_again": {
-        "sqlite": _ONE_FILE,
-        "sqs": "not tried: moto keeps its queues in memory alone; killed, it has nothing that could come again",
-    },
+    "test_the_broker_is_killed_and_started_again": {"sqlite": _ONE_FILE},
 }
 """Tests that a kind cannot be put through → why."""

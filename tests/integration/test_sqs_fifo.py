@@ -1,4 +1,4 @@
-"""SQS FIFO as AWS promises it, which moto does not do (tests/fifo_sqs.py): several connections, lapses, old handles."""
+"""SQS FIFO as AWS promises it, which moto does not do (tests/strict_sqs.py): connections, lapses, old handles."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fleet.sources.base import Outgoing
-from tests.fifo_sqs import running_fifo_sqs, uri_of
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
 from tests.moto_server import aws_settings
 from tests.servers import free_port
+from tests.strict_sqs import running_strict_sqs, uri_of
 
 CONNECTIONS = 4
 
@@ -21,8 +21,8 @@ CONNECTIONS = 4
 @pytest.fixture
 def uri(tmp_path: Path) -> Iterator[str]:
     port = free_port()
-    with aws_settings(), running_fifo_sqs(tmp_path, port=port):
-        yield uri_of(port)
+    with aws_settings(), running_strict_sqs(tmp_path, port=port, fifo=True):
+        yield uri_of(port, fifo=True)
 
 
 async def send_to_groups(uri: str, *names: str) -> None:

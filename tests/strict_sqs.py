@@ -1,9 +1,10 @@
-"""An SQS FIFO queue that is strict, and outlives a kill. `python -m tests.fifo_sqs PORT FILE`.
+"""An SQS queue that is strict, and outlives a kill. `python -m tests.strict_sqs PORT FILE fifo|standard`.
 
-What AWS promises of one, and moto does not keep (tests/moto_server.py): a group whose messages are out, any of them,
-shows no other; what lapses together comes again oldest first; a handle that expired, or is of an earlier receive, does
-nothing; a dedup id is remembered for five minutes, whatever became of its message. What is sent and deleted is in FILE
-before it is answered: started again with it, it has what was not deleted, all of it visible.
+What AWS promises of a FIFO queue, and moto does not keep (tests/moto_server.py): a group whose messages are out, any of
+them, shows no other; what lapses together comes again oldest first; a handle that expired, or is of an earlier receive,
+does nothing; a dedup id is remembered for five minutes, whatever became of its message. What is sent and deleted is in
+FILE before it is answered: started again with it, it has what was not deleted, all of it visible. A standard queue is
+one where each message is a group of its own, and nothing is remembered of dedup ids.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Standing:
 
 
 @dataclass
-class Fifo:
+class Strict:
     file: Path
+    is_fifo: bool = True
     groups: dict[str, dict[int, Standing]] = field(default_factory=dict)
     """Messages of each group, oldest first; the group that was served last is the last."""
     seen: dict[str, float] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class Fifo:
                 total = sum(map(len, self.groups.values()))
                 return {
                     "Attributes": {
-                        "FifoQueue": "true",
+                        **({"FifoQueue": "true"} if self.is_fifo else {}),
                         "MaximumMessageSize": str(1024 * 1024),
                         "ApproximateNumberOfMessages": str(total - out),
                         "ApproximateNumberOfMessagesNotVisible": str(out),
@@ -83,9 +85,10 @@ class Fifo:
                 }
 
     def _send(self, entry: dict[str, Any]) -> dict[str, Any]:
-        now, dedup_id = time.time(), entry["MessageDeduplicationId"]
+        now, number = time.time(), self.last + 1
+        dedup_id = entry["MessageDeduplicationId"] if self.is_fifo else f"{number}"
         if self.seen.get(dedup_id, 0) <= now:
-            record = {"what": "sent", "number": self.last + 1, "group": entry["MessageGroupId"]}
+            record = {"what": "sent", "number": number, "group": entry["MessageGroupId"] if self.is_fifo else dedup_id}
             record |= {"body": entry["MessageBody"], "dedup": dedup_id, "until": now + DEDUP_S}
             self._log.write(json.dumps(record) + "\n")
             self._log.flush()
@@ -145,17 +148,18 @@ def _message(one: Standing) -> dict[str, Any]:
 
 
 @contextmanager
-def running_fifo_sqs(directory: Path, *, port: int) -> Iterator[ServerProcess]:
+def running_strict_sqs(directory: Path, *, port: int, fifo: bool) -> Iterator[ServerProcess]:
     """`port`: also to come back where one was that had this directory."""
-    command = [sys.executable, "-m", "tests.fifo_sqs", str(port), str(directory / "fifo.ndjson")]
-    with _running(command, directory / "fifo.log") as server:
+    kind = "fifo" if fifo else "standard"
+    command = [sys.executable, "-m", "tests.strict_sqs", str(port), str(directory / "queue.ndjson"), kind]
+    with _running(command, directory / "sqs.log") as server:
         _wait_for(server, lambda: _accepts(port))
         yield server
 
 
-def uri_of(port: int) -> str:
-    return f"http://127.0.0.1:{port}/000000000000/storm.fifo"
+def uri_of(port: int, *, fifo: bool) -> str:
+    return f"http://127.0.0.1:{port}/000000000000/storm{'.fifo' if fifo else ''}"
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), Fifo(Path(sys.argv[2])), waits_s=LONG_POLL_S))
+    asyncio.run(serve(int(sys.argv[1]), Strict(Path(sys.argv[2]), sys.argv[3] == "fifo"), waits_s=LONG_POLL_S))
