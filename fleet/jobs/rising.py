@@ -17,14 +17,14 @@ class Rising:
         self._last: dict[str, tuple[int, str]] = {}
 
     def at(self, group: str | None, id_: str, now_ms: int) -> int:
-        if group is None:
-            return now_ms
+        # Those without a group have no order, but a list of them is read as one.
+        lane = group or ""
         with self._lock:
-            last_ms, last_id = self._last.get(group, (0, ""))
+            last_ms, last_id = self._last.get(lane, (0, ""))
             created_ms = max(now_ms, last_ms)
             if created_ms == last_ms and id_ <= last_id:
                 created_ms += 1
             if len(self._last) >= _MOST:
                 self._last = {name: last for name, last in self._last.items() if last[0] >= now_ms}
-            self._last[group] = created_ms, id_
+            self._last[lane] = created_ms, id_
             return created_ms
