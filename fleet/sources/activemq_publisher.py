@@ -9,7 +9,7 @@ from fleet.sources import activemq_frames as frames
 from fleet.sources.activemq_address import Address
 from fleet.sources.base import Outgoing, never
 from fleet.sources.halfway import told_half_way
-from fleet.sources.stomp_line import HEARTBEAT_MS, StompLine
+from fleet.sources.stomp_line import HEARTBEAT_MS, Answer, StompLine
 
 SENT_TOGETHER = 500
 """Messages whose receipts are awaited together: more would only wait in the broker's socket."""
@@ -42,10 +42,9 @@ class ActiveMqPublisher:
             for index, answer in refusals:
                 results[index] = answer
             unanswered = [index for index, answer in zip(now, answers, strict=True) if answer is None]
-            if unanswered and not refusals:
+            if unanswered and not _was_closed_over_a_refusal(answers):
                 lost = line.unavailable()
                 return told_half_way(results, accepted=accepted, under_way=set(unanswered), error=lost)
-            # The broker closes the connection over some refusals, and has not read what was behind that message.
             rest = unanswered + rest
         return results
 
@@ -61,3 +60,13 @@ class ActiveMqPublisher:
             await line.open()
             self._line = line
         return self._line
+
+
+def _was_closed_over_a_refusal(answers: Sequence[Answer]) -> bool:
+    """The broker closes the connection over some refusals, and has not read what was behind that message.
+
+    Only then may that be sent again. Where it answered for any behind its last refusal, it did read on, and the line
+    was lost for another reason: what is unanswered may be there.
+    """
+    first = answers.index(None)
+    return first > 0 and bool(answers[first - 1]) and all(answer is None for answer in answers[first:])

@@ -28,6 +28,8 @@ from fleet.sources.activemq_frames import HEARTBEAT, Command
 log = logging.getLogger("fleet.sources")
 
 HEARTBEAT_MS = 5000
+_SILENT_BEATS = 3
+"""A broker beats at those of its ticks before which it has said nothing: two apart, after a word just behind a tick."""
 CONNECT_S = 5.0
 ANSWER_S = 10.0
 """A broker whose store is full answers a SEND when it has room again. Nobody waits for that."""
@@ -250,7 +252,7 @@ class StompLine:
         self._last_write = self._writer.submit(self._reader.send, data)
 
     async def _beat(self) -> None:
-        """At half the time that was promised. Silence for twice of what the broker promised is the end."""
+        """At half the time that was promised. A longer silence than any that it may keep is the end."""
         while not self.lost.is_set():
             try:
                 async with asyncio.timeout(self._heartbeat_ms / 4000):
@@ -298,7 +300,8 @@ class StompLine:
             elif frame.cmd == "CONNECTED" and self._connected is not None and not self._connected.done():
                 promised_ms, _, _ = frame.headers.get("heart-beat", "0,0").partition(",")
                 # 0: it promises no signs of life, and none may be missed.
-                self._silence_s = max(self._heartbeat_ms, int(promised_ms)) / 500 if int(promised_ms) else math.inf
+                beat_s = max(self._heartbeat_ms, int(promised_ms)) / 1000
+                self._silence_s = _SILENT_BEATS * beat_s if int(promised_ms) else math.inf
                 self._connected.set_result(None)
         if messages and self._on_messages_end is not None:
             self._on_messages_end()

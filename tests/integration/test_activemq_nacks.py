@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from fleet.errors import SourceUnavailable
+from fleet.sources.activemq import ActiveMqSource
 from fleet.sources.activemq_address import parse_address
 from fleet.sources.activemq_frames import Command
-from fleet.sources.base import Depth
+from fleet.sources.base import Depth, Received
 from fleet.sources.stomp_line import StompLine
 from tests.activemq_server import ActiveMqServer
 from tests.integration.activemq_world import (
@@ -31,24 +34,34 @@ async def _die(*_: Any) -> Any:
     raise Died
 
 
+@asynccontextmanager
+async def an_heir(
+    uri: str, monkeypatch: pytest.MonkeyPatch, *, dies_in: str, delay_ms: int
+) -> AsyncIterator[tuple[Received, ActiveMqSource]]:
+    """Of an owner that died when it nacked the one message; that message, as it had it."""
+    await send(uri, "a")
+    dying = source_of(uri)
+    await dying.open()
+    (first,) = await dying.poll(10, SOON_MS)
+    monkeypatch.setattr(dying, dies_in, _die)
+    with pytest.raises(Died):
+        await dying.nack([(held([first])[0], delay_ms)])
+    await dying.close()
+    heir = source_of(uri)
+    await heir.open()
+    try:
+        yield first, heir
+    finally:
+        await heir.close()
+
+
 @pytest.mark.parametrize(
     ("step", "is_there_twice"), [("_send", False), ("_delete_copied", True)], ids=["before the copy", "before the ack"]
 )
 async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
     activemq_server: ActiveMqServer, queue: str, step: str, is_there_twice: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = activemq_server.uri(queue)
-    await send(uri, "a")
-    dying = source_of(uri)
-    await dying.open()
-    (first,) = await dying.poll(10, SOON_MS)
-    monkeypatch.setattr(dying, step, _die)
-    with pytest.raises(Died):
-        await dying.nack([(held([first])[0], 1000)])
-    await dying.close()
-    heir = source_of(uri)
-    await heir.open()
-    try:
+    async with an_heir(activemq_server.uri(queue), monkeypatch, dies_in=step, delay_ms=1000) as (first, heir):
         copies = int(is_there_twice)
         assert (await heir.depth()) == Depth(waiting=1, invisible=copies, oldest_s=None, delayed=copies)
         (again,) = await heir.poll(10, SOON_MS)
@@ -56,31 +69,16 @@ async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
         assert await heir.ack(held([again])) == [True]
         assert await heir.poll(10, 1500) == []  # the copy comes in this time, and is dropped
         await until(heir, EMPTY)
-    finally:
-        await heir.close()
 
 
 async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
     activemq_server: ActiveMqServer, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = activemq_server.uri(queue)
-    await send(uri, "a")
-    dying = source_of(uri)
-    await dying.open()
-    (first,) = await dying.poll(10, SOON_MS)
-    monkeypatch.setattr(dying, "_delete_copied", _die)
-    with pytest.raises(Died):
-        await dying.nack([(held([first])[0], 100)])
-    await dying.close()
-    heir = source_of(uri)
-    await heir.open()
-    try:
+    async with an_heir(activemq_server.uri(queue), monkeypatch, dies_in="_delete_copied", delay_ms=100) as (_, heir):
         (again,) = await heir.poll(10, SOON_MS)
         assert await heir.poll(10, 1500) == []  # the copy comes in this time
         assert await heir.ack(held([again])) == [True]
         await until(heir, EMPTY)
-    finally:
-        await heir.close()
 
 
 async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_nothing(
