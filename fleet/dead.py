@@ -6,6 +6,7 @@ of its tries) and `skipped` (an operator took it out of the way). They stand wit
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections import Counter
@@ -19,8 +20,7 @@ from fleet.config import RouterConfig, shown_uri
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_GROUP, DispatchMode, Message, encode
 from fleet.nouns import number
-from fleet.sources import ulid
-from fleet.sources.base import Outgoing
+from fleet.sources.base import NotSent, Outgoing, Unsure
 from fleet.sources.open import open_publisher
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
@@ -148,7 +148,8 @@ async def replay(
 ) -> Replayed:
     """Publish letters to the queue they came from, oldest first, each removed only once its queue has accepted it.
 
-    A crash between the two leaves a letter that was sent: a duplicate, never a loss.
+    A crash between the two leaves a letter that was sent. Sent again soon it is the same message to its queue, where
+    that knows dedup ids; elsewhere, or later, a duplicate. Never a loss.
     """
     done = Replayed()
     by_queue: dict[str, list[Letter]] = {}
@@ -190,7 +191,7 @@ async def _replay_queue(
     try:
         for first in range(0, len(good), BATCH):
             batch = good[first : first + BATCH]
-            answers = await publisher.publish([_outgoing(message) for _, message in batch])
+            answers = await publisher.publish([_outgoing(letter, message) for letter, message in batch])
             accepted = [letter.raw for (letter, _), refusal in zip(batch, answers, strict=True) if refusal is None]
             await Letters(client, queue).remove({raw: copies[raw] for raw in accepted})
             done.sent += len(accepted)
@@ -198,16 +199,24 @@ async def _replay_queue(
                 on_progress(done.sent)
             refusals = [(letter, refusal) for (letter, _), refusal in zip(batch, answers, strict=True) if refusal]
             for letter, refusal in refusals:
-                done.left.append(f"queue {queue} refuses {letter.content['messageId']}: {refusal}")
+                done.left.append(_why_left(queue, str(letter.content["messageId"]), refusal))
             if refusals:
                 return  # what stands behind it would overtake
     finally:
         await publisher.close()
 
 
-def _outgoing(message: Message) -> Outgoing:
-    # A queue forgets nothing it has seen for minutes: the same dedup id would be taken for the same message.
-    dedup_id = f"replay-{ulid.take(1, time.time_ns() // 1_000_000)[0]}"
+def _why_left(queue: str, message_id: str, refusal: str) -> str:
+    # Only a no of the queue itself is one that it repeats.
+    if isinstance(refusal, NotSent | Unsure):
+        return f"queue {queue}: {message_id}: {refusal}"
+    return f"queue {queue} refuses {message_id}: {refusal}"
+
+
+def _outgoing(letter: Letter, message: Message) -> Outgoing:
+    # Not the message's own: a queue forgets no id for minutes, and would drop it. A letter holds when the message died
+    # and as which of its queue, so it is this one's however often it is tried, and another's if the message dies again.
+    dedup_id = f"replay-{hashlib.sha256(letter.raw.encode()).hexdigest()}"
     group = None if message.dispatch_mode == "IMMEDIATE" else message.message_group_id
     return Outgoing(message.id, encode(message), group, dedup_id)
 

@@ -43,7 +43,7 @@ async def replay_letters(client: Client, queues: Sequence[str], wanted: Wanted) 
         click.echo("\r\033[K", nl=False, err=True)
     click.echo(f"{number(done.sent, 'message')} sent again.")
     for why in done.left:
-        click.echo(f"not sent: {why}", err=True)
+        click.echo(f"left: {why}", err=True)
     return 1 if done.left else 0
 
 
@@ -107,7 +107,7 @@ def list_(
             )
             for letter in found
         ],
-        empty="There is no dead letter.",
+        empty="There are no dead letters." if (queue, kind, id_) == (None, None, None) else "No dead letter matches.",
     )
     if more:
         click.echo(f"The first {limit}; --limit 0 shows all.")
@@ -140,7 +140,8 @@ def show(context: click.Context, id_: str, queue: str | None) -> None:
 def replay(context: click.Context, queue: str | None, kind: str | None, id_: str | None) -> int:
     """Send dead letters again to the queue they came from, the oldest first.
 
-    Each is removed once its queue has accepted it. What is malformed stays: there is no message to send.
+    Each is removed once its queue has accepted it. What is malformed stays: there is no message to send. One that was
+    interrupted can be repeated: within its memory a queue that knows dedup ids drops what it has already.
     """
     if queue is None and kind is None and id_ is None:
         raise click.UsageError("Which ones? Give --queue, --kind or --id.", context)

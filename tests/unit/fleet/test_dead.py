@@ -15,7 +15,7 @@ from fleet.config import QueueConfig, RouterConfig
 from fleet.dead import Letter, Wanted, letters, replay, skipped
 from fleet.errors import SourceUnavailable
 from fleet.message import DEFAULT_GROUP
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Never, NotSent, Outgoing, Unsure
 from fleet.sources.open import open_source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
@@ -117,13 +117,22 @@ async def test_letters_are_sent_oldest_first_and_twice_the_same_is_sent_once(
     assert {body["authToken"] for body in bodies} == {"sesame"}
 
 
-async def test_the_same_letter_can_be_sent_again_within_minutes(client: Client, config: RouterConfig) -> None:
-    for _ in range(2):
-        await client.lpush(QueueKeys("q").dead, letter(1))
+@pytest.mark.parametrize(
+    ("second", "waiting"),
+    [(letter(1, t=1), 1), (letter(1, t=2), 2), (letter(1, t=1, brokerMessageId="b2"), 2)],
+    ids=["replayed-again", "died-again", "died-again-at-once"],
+)
+async def test_a_replay_that_is_repeated_adds_nothing_and_a_message_that_died_again_is_sent_again(
+    client: Client, config: RouterConfig, second: str, waiting: int
+) -> None:
+    for raw in (letter(1, t=1), second):
+        # As after a crash between the queue's yes and the letter's end.
+        await client.lpush(QueueKeys("q").dead, raw)
         assert (await replay(client, config, await found(client))).sent == 1
+        assert await found(client) == []
     source = open_source("q", config.queues[0].uri, 1000)
     await source.open()
-    assert (await source.depth()).waiting == 2
+    assert (await source.depth()).waiting == waiting
     await source.close()
 
 
@@ -145,7 +154,20 @@ class Broken:
         pass
 
 
-@pytest.mark.parametrize(("refusal", "sent", "words"), [("", 0, "it is away"), ("too large", 2, "refuses m3")])
+@pytest.mark.parametrize(
+    ("refusal", "sent", "words"),
+    [
+        ("", 0, "queue q: it is away"),
+        ("too large", 2, "queue q refuses m3: too large"),
+        (Never("too large"), 2, "queue q refuses m3: too large"),
+        (NotSent("not sent: it is away"), 2, "queue q: m3: not sent: it is away"),
+        (
+            Unsure("it may not have been accepted: it is away"),
+            2,
+            "queue q: m3: it may not have been accepted: it is away",
+        ),
+    ],
+)
 async def test_a_letter_that_its_queue_did_not_accept_stays(
     client: Client, config: RouterConfig, monkeypatch: pytest.MonkeyPatch, refusal: str, sent: int, words: str
 ) -> None:
@@ -153,7 +175,7 @@ async def test_a_letter_that_its_queue_did_not_accept_stays(
     await client.lpush(QueueKeys("q").dead, letter(1), letter(2), letter(3))
     done = await replay(client, config, await found(client))
     assert done.sent == sent
-    assert words in done.left[0]
+    assert done.left == [words]
     assert [one.content["messageId"] for one in await found(client)] == ["m3", "m2", "m1"][: 3 - sent]
 
 
