@@ -1,8 +1,9 @@
-"""POST of producers: messages into a queue, each accepted or refused by itself."""
+"""POST of producers: messages into a queue, each accepted or refused by itself, or nobody knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import msgspec
@@ -24,7 +25,7 @@ from fleet.send import (
 )
 from fleet.server import context
 from fleet.server.answers import Json, only_fields, read_json, whole_number
-from fleet.sources.base import Outgoing
+from fleet.sources.base import Outgoing, Unsure
 
 MOST_SEEDED = 100_000
 _SEED_FIELDS = ("count", "queue", "endpoint", "messageGroupMode")
@@ -34,19 +35,45 @@ _AT_ONCE = 5000
 async def post_messages(request: Request) -> Response:
     """One message, a list of them, or {"queue", "messages"}. The answer says of each what came of it.
 
-    200 if the queue took all, 207 if some, 400 if none: a producer that reads only the status loses nothing.
+    200 if the queue took all, 207 if some, 400 if none, 503 if none for certain: a producer that reads only the
+    status loses nothing.
     """
     documents, queue = _messages_of(await read_json(request))
     name, uri = await _queue(request, request.query_params.get("queue", queue))
     # A line each, for what checks a file of them.
     drafts = list(drafts_from_lines(map(msgspec.json.encode, documents), Overrides()))
     results = await _send(request, uri, drafts)
-    accepted = sum(result["accepted"] for result in results)
-    status = 200 if accepted == len(results) else 207 if accepted else 400
-    body = {"queue": name, "accepted": accepted, "refused": len(results) - accepted, "results": results}
-    if not accepted:
-        body["error"] = f"no message was accepted: {results[0]['error']}"
-    return Json(body, status)
+    tally = _Tally()
+    tally.add(results)
+    body = {"queue": name, **tally.shown(), "results": results}
+    if not tally.accepted:
+        known = "is known to be" if tally.unknown else "was"
+        body["error"] = f"no message {known} accepted: {results[0]['error']}"
+    return Json(body, tally.status())
+
+
+@dataclass(slots=True)
+class _Tally:
+    accepted: int = 0
+    refused: int = 0
+    unknown: int = 0
+
+    def add(self, results: Sequence[Mapping[str, Any]]) -> None:
+        accepted = sum(result["accepted"] for result in results)
+        unknown = sum("unknown" in result for result in results)
+        self.accepted += accepted
+        self.unknown += unknown
+        self.refused += len(results) - accepted - unknown
+
+    def shown(self) -> dict[str, Any]:
+        counts = {"accepted": self.accepted, "refused": self.refused}
+        return counts | {"unknown": self.unknown} if self.unknown else counts
+
+    def status(self) -> int:
+        if not (self.refused or self.unknown):
+            return 200
+        # Not 400 where it is unknown: whoever is told that the request was wrong does not send it again.
+        return 207 if self.accepted else 503 if self.unknown else 400
 
 
 def _messages_of(body: Any) -> tuple[list[Any], str | None]:
@@ -75,14 +102,17 @@ async def _queue(request: Request, name: str | None) -> tuple[str, str]:
 
 async def _send(request: Request, uri: str, drafts: list[Draft]) -> list[dict[str, Any]]:
     good = [draft for draft in drafts if not draft.refusal]
-    outgoing = [Outgoing(draft.id, draft.body, draft.group) for draft in good]
+    outgoing = [Outgoing(draft.id, draft.body, draft.group, draft.dedup_id) for draft in good]
     answers = await context.of(request).publishers.publish(uri, outgoing) if good else []
     refusals = iter(answers)
     results: list[dict[str, Any]] = []
     for draft in drafts:
         refusal = draft.refusal or next(refusals)
         result: dict[str, Any] = {"id": draft.id or None, "accepted": not refusal}
-        results.append({**result, "error": refusal} if refusal else result)
+        if isinstance(refusal, Unsure):
+            result["unknown"] = True
+        # Only a plain text can be encoded, and a queue's answer is of a kind of its own.
+        results.append({**result, "error": str(refusal)} if refusal else result)
     return results
 
 
@@ -106,15 +136,15 @@ async def post_seed(request: Request) -> Response:
     except FleetError as error:
         raise HTTPException(400, f"endpoint: {error}") from None
     name, uri = await _queue(request, asked.get("queue"))
-    accepted, refusals = 0, []
+    tally, troubles = _Tally(), []
     for drafts in _batches(seed_drafts(count=count, mode=mode, groups=ONE_OF_EIGHT, target=target)):
         results = await _send(request, uri, drafts)
-        accepted += sum(result["accepted"] for result in results)
-        refusals += [result["error"] for result in results if not result["accepted"]][:1]
-    answer = {"queue": name, "accepted": accepted, "refused": count - accepted}
-    if refusals:
-        answer["error"] = refusals[0]
-    return Json(answer, 200 if accepted == count else 207 if accepted else 400)
+        tally.add(results)
+        troubles += [result["error"] for result in results if not result["accepted"]][:1]
+    answer = {"queue": name, **tally.shown()}
+    if troubles:
+        answer["error"] = troubles[0]
+    return Json(answer, tally.status())
 
 
 def _batches(drafts: Iterator[Draft]) -> Iterator[list[Draft]]:
