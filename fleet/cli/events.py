@@ -95,20 +95,27 @@ def unsubscribe(context: click.Context, name: str) -> None:
 @click.pass_context
 def list_(context: click.Context, subscriptions: bool, group: str | None, limit: int, as_json: bool) -> None:
     """List events, the newest first, or subscriptions."""
+    more = False
     with store_of(context) as store:
         if subscriptions:
             shown = [subscription_json(one) for one in store.subscriptions()]
             rows = [[row[name] for name in ("name", "pattern", "targetUrl", "mode", "poolCode")] for row in shown]
             titles = ("NAME", "PATTERN", "TARGET", "MODE", "POOL")
         else:
-            found = store.events(group=group, limit=limit)
+            found = store.events(group=group, limit=limit and limit + 1)
+            more = bool(limit) and len(found) > limit
+            found = found[:limit] if more else found
             shown = [event_json(one) for one in found]
             rows = [[one.id, one.type, one.msg_group, moment(one.created_ms), bool(one.fanned_out)] for one in found]
             titles = ("EVENT", "TYPE", "GROUP", "CREATED", "FANNED OUT")
     if as_json:
         show_json(shown)
         return
-    show_table(titles, rows, empty="There is no subscription." if subscriptions else "There is no event.")
+    what = "subscription" if subscriptions else "event"
+    filtered = group is not None and not subscriptions
+    show_table(titles, rows, empty=f"No {what} matches." if filtered else f"There are no {what}s.")
+    if more:
+        click.echo(f"The first {limit}; --limit 0 shows all.")
 
 
 commands = (events,)

@@ -98,7 +98,8 @@ def list_(
         for job in found
     ]  # fmt: skip
     titles = ("JOB", "STATUS", "ATTEMPT", "GROUP", "SEQUENCE", "POOL", "DUE", "LAST ERROR")
-    show_table(titles, rows, empty="There is no such job.")
+    filtered = any(wanted is not None for wanted in (status, group, pool))
+    show_table(titles, rows, empty="No job matches." if filtered else "There are no jobs.")
     if more:
         click.echo(f"The first {limit}; --limit 0 shows all.")
 
@@ -136,7 +137,10 @@ def retry(context: click.Context, ids: tuple[str, ...], group: str | None, pool:
 @_which
 @click.pass_context
 def cancel(context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None) -> int:
-    """Deliver jobs never: those that wait, and those in a queue. What is under way goes on."""
+    """Deliver jobs never: those that wait, and those in a queue. What is under way goes on.
+
+    By its ID one in ERROR too: BLOCK_ON_ERROR jobs behind it go on then.
+    """
     _check_choice(context, ids, group, pool)
     with store_of(context) as store:
         if not ids:

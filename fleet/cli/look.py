@@ -225,7 +225,7 @@ def inflight(context: click.Context, queue: str | None, pool: str | None, limit:
             )
             for row in rows
         ],
-        empty="Nothing is in flight.",
+        empty="Nothing is in flight." if (queue, pool) == (None, None) else "Nothing in flight matches.",
     )
     if limit and len(rows) == limit:
         click.echo(f"The first {limit}; --limit 0 shows all.")

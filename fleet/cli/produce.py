@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
+from fleet.cli.table import tell_some
 from fleet.journal import Journal
 from fleet.send import (
     ONE_OF_EIGHT,
@@ -150,11 +151,8 @@ def _uri(context: click.Context, queue: str | None) -> str:
 def _send(uri: str, drafts: Iterable[Draft], path: Path | None) -> int:
     with _journal(path) as journal, _progress() as show:
         sent = ask(send_drafts(uri, drafts, journal=journal, on_progress=show))
-    for kind, count, named in (("refused", sent.refused, sent.refusals), ("unknown", sent.unsure, sent.doubts)):
-        for one in named:
-            click.echo(f"{kind}: {one}", err=True)
-        if count > len(named):
-            click.echo(f"{kind}: {count - len(named)} more", err=True)
+    tell_some("refused", sent.refusals, sent.refused)
+    tell_some("unknown", sent.doubts, sent.unsure)
     if sent.stopped:
         click.echo(f"not sent: {sent.stopped.replace('not sent: ', '')}", err=True)
     counts = [f"{sent.accepted} accepted"]

@@ -32,6 +32,8 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
     NAME is the name of a configured queue, or fleet://NAME. All that is there when it begins goes, delayed messages
     and those that are out as well; what is sent meanwhile stays. What coordinators have taken in is delivered still.
     Other kinds of queues have commands of their own for this.
+
+    Dedup ids are remembered: what is sent again under one within five minutes is accepted and dropped.
     """
 
     async def change() -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli.base import settings_without_redis
-from fleet.cli.table import show_json
+from fleet.cli.table import show_json, tell_some
 from fleet.jobs.add import Total
 
 if TYPE_CHECKING:
@@ -56,10 +56,8 @@ def tell(total: Total, *, as_json: bool) -> int:
         refusals = [{"line": line, "error": why} for line, why in total.refusals]
         show_json({**shown, "ids": total.ids, "refusals": refusals})
         return 1 if total.refusals else 0
-    for line, why in total.refusals[:_REFUSALS_NAMED]:
-        click.echo(f"refused: line {line}: {why}", err=True)
-    if len(total.refusals) > _REFUSALS_NAMED:
-        click.echo(f"refused: {len(total.refusals) - _REFUSALS_NAMED} more", err=True)
+    named = [f"line {line}: {why}" for line, why in total.refusals[:_REFUSALS_NAMED]]
+    tell_some("refused", named, len(total.refusals))
     parts = [f"{total.added} added"]
     parts += [f"{total.known} were there already"] if total.known else []
     parts += [f"{len(total.refusals)} refused"] if total.refusals else []

@@ -36,6 +36,14 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[object]], *, empty
         click.echo(_GAP.join(parts).rstrip())
 
 
+def tell_some(kind: str, lines: Sequence[str], count: int) -> None:
+    """Some of `count` things on stderr, and how many more there are."""
+    for line in lines:
+        click.echo(f"{kind}: {line}", err=True)
+    if count > len(lines):
+        click.echo(f"{kind}: {count - len(lines)} more", err=True)
+
+
 def _is_number(cell: object) -> bool:
     return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
 

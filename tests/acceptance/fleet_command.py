@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -98,6 +99,8 @@ class Fleet:
 class Process:
     popen: subprocess.Popen[bytes]
     log: Path
+    killed: ClassVar[int] = -signal.SIGKILL
+    """Its exit code when it was."""
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
@@ -113,8 +116,16 @@ class Process:
 
         until(said, why=lambda: self.text(), patience_s=patience_s)
 
+    @cached_property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.popen.wait(PATIENCE_S)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        self.popen.send_signal(number)
+        os.kill(self.pid, number)
         return self.popen.wait(PATIENCE_S)
 
 

@@ -114,3 +114,22 @@ def test_a_subscription_is_made_once_changed_by_nobody_and_removed(fleet: Fleet)
     )  # fmt: skip
     assert fleet.run("events", "unsubscribe", "orders").code == 0
     assert fleet.run("events", "unsubscribe", "orders").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("jobs", "list"), "There are no jobs."),
+        (("jobs", "list", "--status", "ERROR"), "No job matches."),
+        (("events", "list"), "There are no events."),
+        (("events", "list", "--group", "g"), "No event matches."),
+        (("events", "list", "--subscriptions"), "There are no subscriptions."),
+    ],
+)
+def test_a_list_of_nothing_says_whether_there_is_nothing_or_nothing_matches(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    fleet = Fleet(tmp_path, {"FLEET_DATABASE_URL": f"sqlite:///{tmp_path}/jobs.db"})
+    listed = fleet.run(*arguments)
+    assert (listed.code, listed.out, listed.err) == (0, f"{says}\n", "")
+    assert fleet.run(*arguments, "--json").document == []

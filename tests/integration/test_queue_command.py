@@ -64,6 +64,13 @@ def test_what_cannot_be_purged_is_one_line(fleet: Run, name: str, words: str) ->
     assert words in err
 
 
+def test_what_was_purged_is_dropped_if_it_is_sent_again_soon_unless_under_another_dedup_id(fleet: Run) -> None:
+    body = json.dumps({"id": "purged", "mediationTarget": "http://127.0.0.1:9/"})
+    for more, held in (((), 1), ((), 0), (("--dedup-id", "another"), 1)):
+        assert fleet("send", "fleet://orders", "--body", body, *more) == (0, "1 accepted\n", "")
+        assert purged(fleet, "fleet://orders") == held
+
+
 def test_a_message_sent_twice_is_there_once_by_its_id_or_by_the_dedup_id_that_was_given(fleet: Run) -> None:
     def send(name: str, *more: str) -> None:
         body = json.dumps({"id": name, "mediationTarget": "http://127.0.0.1:9/"})
