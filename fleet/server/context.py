@@ -10,6 +10,7 @@ from fleet.jobs.process import Processor
 from fleet.process import Identity
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
+from fleet.server.due import DueNow
 from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
@@ -26,6 +27,7 @@ class Context:
     publishers: Publishers
     breakers: BreakerBoard
     processor: Processor
+    due: DueNow
 
 
 def of(request: Request) -> Context:

@@ -15,10 +15,13 @@ from starlette.applications import Starlette
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock, SystemClock
+from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
 from fleet.errors import StateError
+from fleet.jobs.admit import Gate
 from fleet.jobs.app_key import app_key
+from fleet.jobs.due import DueJobs
 from fleet.jobs.process import AT_ONCE, THREADS, Processor
 from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import open_store
@@ -28,20 +31,26 @@ from fleet.server.breakers import BreakerBoard
 from fleet.server.context import Context
 from fleet.server.depths import Depths
 from fleet.server.door import Tokens, address_of, listen
+from fleet.server.due import DueNow
 from fleet.server.metrics import forget_what_is_gone
 from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
 from fleet.settings import Settings
 from fleet.signatures import Signatures
+from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client, connected
+from fleet.state.keys import BREAKER_CHANNEL
 from fleet.state.registry import Registry
+from fleet.state.signals import Signals
 from fleet.state.warnings import Warnings
 
 log = logging.getLogger("fleet.server")
 
 STOP_WITHIN_S = 5
 _FORGET_EVERY_S = 600.0
+_WINDOW_OF_OTHERS = 100
+"""A driver elsewhere may have been given a larger one than we were."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -65,10 +74,17 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             Publishers(),
         )
         snapshots = Snapshots(client=client, clock=clock, depths=depths, breakers=breakers)
-        http, processor = _processor(settings, client, clock, identity)
+        targets = Breakers(shared=SharedBreakers(client), worker=identity.name, clock=clock)
+        signals = Signals(
+            client=client, url=settings.redis.url, handlers={BREAKER_CHANNEL: targets.on_message},
+            on_subscribed=targets.resync,
+        )  # fmt: skip
+        http, processor = _processor(settings, client, clock, identity, Gate(breakers=targets, clock=clock))
+        lag = DueJobs(settings, clock=clock)
+        due = DueNow(ask=lag, clock=clock, alarms=Alarms(warnings=Warnings(client), source=identity.role))
         context = Context(
             client=client, identity=identity, pulse=pulse, depths=depths, snapshots=snapshots,
-            publishers=publishers, breakers=breakers, processor=processor,
+            publishers=publishers, breakers=breakers, processor=processor, due=due,
         )  # fmt: skip
         server = _Uvicorn(_options(make_app(context, tokens)))
 
@@ -82,7 +98,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         await heartbeat.beat()
         answering = asyncio.get_running_loop().create_task(server.serve(sockets=[found]))
         answering.add_done_callback(life.check)
-        for job in (heartbeat.run(), _forget(client)):
+        for job in (heartbeat.run(), _forget(client), targets.run(), signals.run()):
             life.spawn(asyncio.get_running_loop().create_task(job))
         log.info("%s answers at %s", identity.name, address)
         await life.wait()
@@ -92,13 +108,17 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         await publishers.close()
         http.close()
         await processor.close()
+        due.close()
+        lag.close()
         await life.cancel()
         await heartbeat.leave()
     log.info("%s has stopped", identity.name)
     return life.exit_code()
 
 
-def _processor(settings: Settings, client: Client, clock: Clock, identity: Identity) -> tuple[HttpClient, Processor]:
+def _processor(
+    settings: Settings, client: Client, clock: Clock, identity: Identity, gate: Gate
+) -> tuple[HttpClient, Processor]:
     """What delivers dispatch jobs, with the rules that workers have."""
     rules = egress_rules(settings.egress.allow, settings.egress.deny)
     http = HttpClient(
@@ -118,6 +138,8 @@ def _processor(settings: Settings, client: Client, clock: Clock, identity: Ident
         clock=clock,
         forbids_url=rules.forbids_url,
         signers=signers,
+        gate=gate,
+        window=max(settings.feed.window, _WINDOW_OF_OTHERS),
     )
     return http, processor
 

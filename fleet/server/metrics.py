@@ -6,6 +6,7 @@ from collections import Counter
 
 from fleet import views
 from fleet.counted import HISTOGRAMS, add_counted
+from fleet.jobs.due import Due
 from fleet.metrics import Exposition
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
@@ -18,7 +19,7 @@ from fleet.state.warnings import Warnings
 _POOL_KINDS = frozenset({"pool", *(kind for kind, (_, label, _) in HISTOGRAMS.items() if label == "pool")})
 
 
-async def exposition(client: Client, *, depths: Depths, breakers: BreakerBoard) -> str:
+async def exposition(client: Client, *, depths: Depths, breakers: BreakerBoard, due: Due | None) -> str:
     page = Exposition()
     pools = await observe.pools(client)
     queues = await views.queues_now(client, (await views.configuration(client))[1], depths=depths)
@@ -31,6 +32,7 @@ async def exposition(client: Client, *, depths: Depths, breakers: BreakerBoard) 
     _pools(page, pools)
     _queues(page, queues)
     await _processes(page, client)
+    _feed(page, due)
     await _rest(page, client, breakers)
     return page.text()
 
@@ -57,6 +59,14 @@ def _queues(page: Exposition, queues: list[views.QueueNow]) -> None:
         if queue.depth is not None and queue.depth.oldest_s is not None
     ]
     page.family("fleet_queue_oldest_seconds", "gauge", "Age of the oldest message at the source.", oldest)
+
+
+def _feed(page: Exposition, due: Due | None) -> None:
+    # Nothing where it is not known: 0 would say that all is well.
+    jobs: list[tuple[dict[str, str], float]] = [] if due is None else [({}, due.jobs)]
+    oldest: list[tuple[dict[str, str], float]] = [] if due is None else [({}, due.oldest_s)]
+    page.family("fleet_feed_due_jobs", "gauge", "Jobs that are due and not published.", jobs)
+    page.family("fleet_feed_oldest_due_seconds", "gauge", "For how long the first of them has been due.", oldest)
 
 
 async def _processes(page: Exposition, client: Client) -> None:

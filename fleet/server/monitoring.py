@@ -175,5 +175,5 @@ async def events(request: Request) -> Response:
 
 async def prometheus(request: Request) -> Response:
     own = context.of(request)
-    page = await metrics.exposition(own.client, depths=own.depths, breakers=own.breakers)
+    page = await metrics.exposition(own.client, depths=own.depths, breakers=own.breakers, due=await own.due())
     return Response(page, headers={"content-type": CONTENT_TYPE})

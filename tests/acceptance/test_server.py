@@ -219,6 +219,7 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
         *(f"fleet_feed_{name}_total" for name in feed),
     }
     gauges = "pool_queued pool_active pool_concurrency pool_groups queue_tracked queue_oldest_seconds breaker_open"
+    gauges += " feed_due_jobs feed_oldest_due_seconds"
     gauges += " leader lease_epoch config_age_seconds"
     assert {f"fleet_{name}" for name in gauges.split()} <= set(families)
     now = site.metrics()

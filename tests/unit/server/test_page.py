@@ -27,7 +27,7 @@ def test_every_address_is_described_and_every_one_that_is_named_exists() -> None
 async def test_every_metric_is_described_and_every_one_that_is_named_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:
         board: Any = cast("BreakerBoard", NoBreakers())
-        text = await metrics.exposition(client, depths=Depths(clock=Clock()), breakers=board)
+        text = await metrics.exposition(client, depths=Depths(clock=Clock()), breakers=board, due=None)
     there = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     table = PAGE[PAGE.index("## Metrics") : PAGE.index("Counters are summed up")]
     assert set(re.findall(r"`(fleet_[a-z_]+)`", table)) == there
