@@ -115,7 +115,7 @@ class FeedSettings:
 
     enabled: bool = _setting(True, env="DISPATCH_SCHEDULER_ENABLED")
     poll_interval_s: float = _setting(0.5, env="DISPATCH_SCHEDULER_POLL_INTERVAL", least=0.01)
-    batch_size: int = _setting(20_000, env="DISPATCH_SCHEDULER_BATCH_SIZE", least=1)
+    batch_size: int = _setting(100_000, env="DISPATCH_SCHEDULER_BATCH_SIZE", least=1)
     """The most jobs in an epoch."""
     queue_url: str = _setting("fleet://dispatch", env="DISPATCH_SCHEDULER_QUEUE_URL", hidden=True)
     queue_type: QueueType = field(default="", metadata={"env": "DISPATCH_SCHEDULER_QUEUE_TYPE"})

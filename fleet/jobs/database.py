@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, text
 
 from fleet.errors import InvalidConfig, JobStoreError, JobStoreUnavailable
 from fleet.settings import Settings
@@ -22,6 +22,8 @@ FILE = "jobs.db"
 BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10
 IDLE_S = 1.0
+ASLEEP_MS = 30_000
+"""A transaction in which nothing is said for so long is the database's to end."""
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -65,6 +67,7 @@ def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engi
             pool_timeout=BUSY_TIMEOUT_S,
             connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "fleet"},
         )
+        event.listen(engine, "connect", partial(_let_go_of_sleepers, ASLEEP_MS))
         event.listen(engine, "checkin", _note_use)
         event.listen(engine, "checkout", _ask_if_idle)
         return engine
@@ -93,6 +96,9 @@ def reading(engine: Engine) -> Iterator[Connection]:
 def reading_in_parts(engine: Engine) -> Iterator[Connection]:
     """For answers that are too long for memory: PostgreSQL has cursors only in a transaction."""
     with translated(engine), engine.connect() as connection, connection.begin():
+        if engine.url.drivername != "sqlite":
+            # Whoever reads decides when to read on, and nobody waits for a reader.
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         yield connection
 
 
@@ -146,6 +152,14 @@ def _words(error: exc.SQLAlchemyError) -> str:
     original = getattr(error, "orig", None)
     lines = [line.strip() for line in str(original or error).splitlines() if line.strip()]
     return "; ".join(lines[:3]) or type(error).__name__
+
+
+def _let_go_of_sleepers(asleep_ms: int, connection: Any, _record: object) -> None:
+    """Who is stopped in the middle of a transaction, or whose machine is gone, holds its rows no longer than this."""
+    connection.execute(f"SET idle_in_transaction_session_timeout = {asleep_ms}")
+    for name, value in (("idle", 30), ("interval", 10), ("count", 3)):
+        connection.execute(f"SET tcp_keepalives_{name} = {value}")
+    connection.commit()
 
 
 def _prepare(synchronous: str, connection: Any, _record: Any) -> None:

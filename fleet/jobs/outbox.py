@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import Connection
+from sqlalchemy.orm import Session
 
 from fleet.errors import InvalidJob
 from fleet.jobs.read import read_event
@@ -34,14 +36,19 @@ _COLUMNS = ("id", "type", "msg_group", "payload", "created_ms")
 
 
 def insert_event(
-    connection: Connection | Cursor,
+    connection: Connection | Session | Cursor,
     *,
     type: str,  # noqa: A002
     payload: Any,
     group: str | None = None,
     id: str | None = None,  # noqa: A002
 ) -> str:
-    """Returns its id. `payload` is anything that JSON can hold. InvalidJob where `fleet events add` would refuse it."""
+    """Returns its id. `payload` is anything that JSON can hold. InvalidJob where `fleet events add` would refuse it.
+
+    An asynchronous connection is refused; SQLAlchemy's has `run_sync`.
+    """
+    if iscoroutinefunction(getattr(connection, "execute", None)):
+        raise TypeError("insert_event takes no asynchronous connection: it would add nothing")
     now_ms = time.time_ns() // 1_000_000
     try:
         line = msgspec.json.encode({"id": id, "type": type, "group": group, "payload": payload})
@@ -50,7 +57,7 @@ def insert_event(
     event = read_event(line)
     event_id = event.id or ulid.take(1, now_ms)[0]
     values = (event_id, event.type, event.msg_group, event.payload, _rising.at(event.msg_group, event_id, now_ms))
-    if isinstance(connection, Connection):
+    if isinstance(connection, Connection | Session):
         connection.execute(events.insert(), dict(zip(_COLUMNS, values, strict=True)))
     else:
         # The drivers differ in how a value is marked.

@@ -22,6 +22,7 @@ from fleet.delivery.client import HttpClient, Transfer
 from fleet.delivery.reply import Reply
 from fleet.delivery.sign import Signer
 from fleet.errors import JobStoreError, JobStoreUnavailable
+from fleet.jobs.admit import Gate, Shut, Ticket
 from fleet.jobs.app_key import is_token_of
 from fleet.jobs.deliver import outcome_of, request_headers
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
@@ -39,6 +40,9 @@ AT_ONCE = 512
 """Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
 THREADS = 8
 _SETTLE_AGAIN_S = 0.5
+_PUT_BACK_S = (1, 2, 5)
+"""By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s a
+target that fails some of its jobs was shut nearly all of the time."""
 _HUNG_MS = 1000.0
 _COMPLAIN_EVERY_MS = 60_000.0
 
@@ -66,14 +70,21 @@ class Processor:
         clock: Clock,
         forbids_url: Callable[[str], bool],
         signers: JobSigners,
+        gate: Gate,
+        window: int,
     ) -> None:
-        """`open_store` and `read_key` are called at the first message: a server without jobs makes no files."""
+        """`open_store` and `read_key` are called at the first message: a server without jobs makes no files.
+
+        `window`: of a group's NEXT_ON_ERROR jobs, how many the feed has out at most.
+        """
         self._open_store = open_store
         self._read_key = read_key
         self._http = http
         self._clock = clock
         self._forbids_url = forbids_url
         self._signers = signers
+        self._gate = gate
+        self._window = window
         self._opened: tuple[bytes, JobStore] | None = None
         self._opening = threading.Lock()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="jobs")
@@ -104,11 +115,36 @@ class Processor:
             signer = await self._signers.of(seen.pool)
             if isinstance(signer, Unsignable):
                 raise JobStoreError(signer.reason)
-            asked_ms = self._clock.boot_ms()
-            claim = await self._run(store.claim, job_id, attempt)
-            if isinstance(claim, Claimed):
-                return await self._deliver(store, claim.job, signer, asked_ms)
-            return self._told(claim)
+            # Likewise: while its target is known to fail.
+            way = await self._way(seen)
+            if isinstance(way, Shut):
+                return await self._put_back(store, seen, way)
+            try:
+                asked_ms = self._clock.boot_ms()
+                claim = await self._run(store.claim, job_id, attempt)
+                if isinstance(claim, Claimed):
+                    return await self._deliver(store, claim.job, signer, way, asked_ms)
+                return self._told(claim)
+            finally:
+                way.close()
+
+    async def _put_back(self, store: JobStore, job: Job, shut: Shut) -> Answer:
+        """Into the job store, where it takes no room. A message that waits takes its pool's, from all other targets."""
+        delay_s = max(shut.delay_s, _PUT_BACK_S[min(job.attempt, len(_PUT_BACK_S)) - 1])
+        due_ms = self._clock.wall_ms() + delay_s * 1000
+        gone = await self._run(partial(store.put_back, job, due_ms=due_ms, window=self._window))
+        if gone is not None:
+            return self._told(gone)
+        self.counts["refused.breaker"] += 1
+        return Answer(True, f"the circuit breaker of {shut.origin} is open: it goes again in {delay_s} s")
+
+    async def _way(self, job: Job) -> Ticket | Shut:
+        now_ms = self._clock.wall_ms()
+        late = job.expires_ms is not None and job.expires_ms <= now_ms
+        busy = job.status == "IN_PROGRESS" and (job.claimed_until_ms or 0) > now_ms
+        if late or busy or self._forbids_url(job.target_url):
+            return self._gate.unasked(job.target_url)
+        return await self._gate.admit(job.target_url)
 
     def _told(self, claim: Busy | Expired | Over) -> Answer:
         match claim:
@@ -132,11 +168,11 @@ class Processor:
 
     # Delivery -------------------------------------------------------------------------------------
 
-    async def _deliver(self, store: JobStore, job: Job, signer: Signer | None, asked_ms: float) -> Answer:
+    async def _deliver(self, store: JobStore, job: Job, signer: Signer | None, way: Ticket, asked_ms: float) -> Answer:
         deadline_ms = asked_ms + job.timeout_seconds * 1000 + MARGIN_MS
         started_ms, status = self._clock.wall_ms(), None
         try:
-            outcome, status = await self._post(job, signer, deadline_ms)
+            outcome, status = await self._post(job, signer, way, deadline_ms)
         except _Lapsed:
             self.counts["refused.lapsed"] += 1
             return Answer(False, "the claim has lapsed", 1)
@@ -160,7 +196,9 @@ class Processor:
             log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)
         return Answer(True, verdict.status)
 
-    async def _post(self, job: Job, signer: Signer | None, deadline_ms: float) -> tuple[Outcome, int | None]:
+    async def _post(
+        self, job: Job, signer: Signer | None, way: Ticket, deadline_ms: float
+    ) -> tuple[Outcome, int | None]:
         if self._forbids_url(job.target_url):
             return NotSent("egress rules forbid its host"), None
         body = job.payload.encode()
@@ -176,6 +214,7 @@ class Processor:
 
         def done(reply: Reply) -> None:
             nonlocal status
+            way.heard(reply)
             status = reply.status or None
             if not ended.done():
                 ended.set_result(outcome_of(reply))

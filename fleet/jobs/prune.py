@@ -5,7 +5,7 @@ Events go before their jobs: an event whose job is gone would make it anew when 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,21 @@ def prune(
                 pruned.attempts += connection.execute(attempts).rowcount
                 pruned.jobs += len(left)
             tell(pruned)
-    # One at a time, its claims first: they may be many.
+    for gone_claims, gone_epochs in forget_epochs(engine, before_ms=before_ms):
+        pruned.claims += gone_claims
+        pruned.epochs += gone_epochs
+        if gone_claims:
+            tell(pruned)
+    return pruned
+
+
+def forget_epochs(engine: Engine, *, before_ms: int) -> Iterator[tuple[int, int]]:
+    """A step at a time, for who has something else to do: (claims, epochs) that each removed."""
+    # One epoch after the other, its claims first: they may be many.
     for (number,) in _all(engine, select(epochs.c.epoch).where(_old_epochs(before_ms)).order_by(epochs.c.epoch)):
         while ids := [row[0] for row in _all(engine, _claims_of(number).limit(BATCH))]:
-            pruned.claims += _removed(engine, claims, claims.c.job_id, ids, claims.c.epoch == number)
-            tell(pruned)
-        pruned.epochs += _removed(engine, epochs, epochs.c.epoch, [number])
-    return pruned
+            yield _removed(engine, claims, claims.c.job_id, ids, claims.c.epoch == number), 0
+        yield 0, _removed(engine, epochs, epochs.c.epoch, [number])
 
 
 def _counted(engine: Engine, before_ms: int, statuses: Sequence[Status]) -> Pruned:

@@ -21,14 +21,20 @@ from sqlalchemy import (
     Table,
     Text,
     inspect,
+    literal_column,
     text,
 )
 
 from fleet.errors import JobStoreError
 from fleet.jobs.records import MODES, STATUSES
 
-VERSION = 1
-STEPS: Mapping[int, Sequence[str]] = {}
+VERSION = 2
+STEPS: Mapping[int, Sequence[str]] = {
+    2: (
+        "DROP INDEX events_to_fan_out",
+        "CREATE INDEX events_to_fan_out ON events (fanned_out, created_ms) WHERE fanned_out <= 0",
+    ),
+}
 """Version → the statements that lead to it from the one before. A new database gets the tables as they are here."""
 
 _LOCK = 0x464C4A31
@@ -140,8 +146,10 @@ claims = Table(
 
 schema_version = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
 
-Index("events_to_fan_out", events.c.created_ms, postgresql_where=events.c.fanned_out == 0,
-      sqlite_where=events.c.fanned_out == 0)  # fmt: skip
+TO_FAN_OUT = events.c.fanned_out <= literal_column("0")
+"""New, or taken by a driver. Said in so many words by each question about them: else no database sees the index."""
+Index("events_to_fan_out", events.c.fanned_out, events.c.created_ms, postgresql_where=TO_FAN_OUT,
+      sqlite_where=TO_FAN_OUT)  # fmt: skip
 Index("jobs_by_status", dispatch_jobs.c.status, dispatch_jobs.c.created_ms)
 # The order of a group; its finished jobs are the many, and nobody asks for their order.
 _UNFINISHED = dispatch_jobs.c.status.not_in(("COMPLETED", "EXPIRED", "CANCELLED"))

@@ -25,6 +25,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -81,6 +82,29 @@ _UNTIL = (
     + cast(dispatch_jobs.c.timeout_seconds, BigInteger) * 1000
 )
 _FREE = or_(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), and_(dispatch_jobs.c.status == "IN_PROGRESS", _LAPSED))
+_DUE = bindparam("due", type_=BigInteger)
+_AGAIN = {
+    "status": "PENDING", "attempt": dispatch_jobs.c.attempt + 1, "claimed_until_ms": None, "queued_ms": None,
+    "queued_epoch": None,
+}  # fmt: skip
+_PUT_BACK = update(dispatch_jobs).where(_WANTED, _FREE).values(scheduled_ms=_DUE, **_AGAIN)
+_PLACE = tuple_(dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms, dispatch_jobs.c.id)
+_NEXT_ONES = (
+    select(dispatch_jobs.c.id)
+    .where(
+        dispatch_jobs.c.msg_group == bindparam("group"),
+        dispatch_jobs.c.mode == "NEXT_ON_ERROR",
+        dispatch_jobs.c.status.in_(("PENDING", "QUEUED")),
+        dispatch_jobs.c.last_error.is_(None),
+        tuple_(bindparam("its_sequence"), bindparam("its_created", type_=BigInteger), bindparam("job")) < _PLACE,
+    )
+    .order_by(dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms, dispatch_jobs.c.id)
+    .limit(bindparam("most", type_=Integer))
+)
+_NOT_BEFORE_DUE = case((dispatch_jobs.c.scheduled_ms > _DUE, dispatch_jobs.c.scheduled_ms), else_=_DUE)
+_PUT_BACK_BEHIND = (
+    update(dispatch_jobs).where(dispatch_jobs.c.id.in_(_NEXT_ONES)).values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
+)
 _CLAIM = (
     update(dispatch_jobs)
     .where(_WANTED, _FREE)
@@ -199,11 +223,15 @@ class JobStore:
         return self._retry(*_of(group, pool))
 
     def cancel(self, job_id: str) -> bool:
-        """PENDING or QUEUED → CANCELLED. False: it is under way or finished, or there is none."""
-        return self._cancel(dispatch_jobs.c.id == job_id) == 1
+        """PENDING, QUEUED or ERROR → CANCELLED. False: it is under way or done with, or there is none.
+
+        One in ERROR holds the BLOCK_ON_ERROR jobs behind it: it is given up by name, and not with its group.
+        """
+        return self._cancel(("PENDING", "QUEUED", "ERROR"), dispatch_jobs.c.id == job_id) == 1
 
     def cancel_all(self, *, group: str | None = None, pool: str | None = None) -> int:
-        return self._cancel(*_of(group, pool))
+        """Those that wait."""
+        return self._cancel(("PENDING", "QUEUED"), *_of(group, pool))
 
     def _retry(self, *which: ColumnElement[bool]) -> int:
         again = {
@@ -214,11 +242,11 @@ class JobStore:
             wanted = update(dispatch_jobs).where(dispatch_jobs.c.status == "ERROR", *which)
             return connection.execute(wanted.values(again)).rowcount
 
-    def _cancel(self, *which: ColumnElement[bool]) -> int:
+    def _cancel(self, statuses: Sequence[Status], *which: ColumnElement[bool]) -> int:
         """One statement that looks and changes: the attempt that it changes is the one that it saw."""
         gone = {"status": "CANCELLED", "completed_ms": self._clock.wall_ms()}
         with writing(self.engine) as connection:
-            wanted = update(dispatch_jobs).where(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), *which)
+            wanted = update(dispatch_jobs).where(dispatch_jobs.c.status.in_(statuses), *which)
             return connection.execute(wanted.values(gone)).rowcount
 
     # Processing -----------------------------------------------------------------------------------
@@ -232,6 +260,25 @@ class JobStore:
         if row is not None and found is not None:
             return Claimed(found) if found.status == "IN_PROGRESS" else Expired()
         return why_not(found, attempt)
+
+    def put_back(self, job: Job, *, due_ms: int, window: int) -> Over | Busy | None:
+        """PENDING again, as the next attempt, with none recorded: nobody was asked. Not None: it is not to be had.
+
+        With those of its group that may be out behind it: first attempts stay in order, and the messages of theirs
+        that are on their way deliver nothing. So many are out at most as `window` says; to put back one that is not
+        out changes nothing.
+        """
+        given = {"job": job.id, "turn": job.attempt, "now": self._clock.wall_ms(), "due": due_ms}
+        behind = {
+            "group": job.msg_group, "its_sequence": job.sequence, "its_created": job.created_ms, "job": job.id,
+            "due": due_ms, "most": window,
+        }  # fmt: skip
+        with writing(self.engine) as connection:
+            if connection.execute(_PUT_BACK, given).rowcount == 0:
+                return why_not(_job(connection, job.id), job.attempt)
+            if job.msg_group is not None and job.mode == "NEXT_ON_ERROR" and job.last_error is None:
+                connection.execute(_PUT_BACK_BEHIND, behind)
+        return None
 
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
@@ -273,17 +320,6 @@ class JobStore:
         with reading(self.engine) as connection:
             rows = connection.execute(select(subscriptions).order_by(subscriptions.c.name)).mappings()
             return [Subscription(**row) for row in rows]
-
-
-def change(
-    connection: Connection, job_id: str, attempt: int, from_status: str, to_status: Status, **values: Any
-) -> bool:
-    """One guarded change of status. False: the job is not what it was, and nothing has changed."""
-    guard = and_(
-        dispatch_jobs.c.id == job_id, dispatch_jobs.c.attempt == attempt, dispatch_jobs.c.status == from_status
-    )
-    done = connection.execute(update(dispatch_jobs).where(guard).values(status=to_status, **values))
-    return done.rowcount == 1
 
 
 def _of(group: str | None, pool: str | None) -> list[ColumnElement[bool]]:

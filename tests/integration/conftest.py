@@ -9,7 +9,9 @@ from itertools import count
 
 import pytest
 
+from fleet.jobs.store import JobStore
 from tests.activemq_server import ActiveMqServer, running_activemq
+from tests.integration.job_store_world import Hand, a_store
 from tests.integration.nats_world import Place
 
 _numbers = count(1)
@@ -39,3 +41,15 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqServer]
 def queue() -> str:
     """A queue's name that no other test has."""
     return f"integration.{next(_numbers)}"
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def store(database_url: str, clock: Hand) -> Iterator[JobStore]:
+    """A job store of each kind."""
+    with a_store(database_url, clock) as store:
+        yield store

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from fleet.errors import InvalidJob
 from fleet.jobs.database import open_engine, parse_url
@@ -60,8 +61,20 @@ def test_it_goes_through_sqlalchemy_too(store: JobStore) -> None:
     with engine.begin() as mine:
         mine.execute(text("CREATE TABLE orders (id integer)"))
         assert insert_event(mine, type="a", payload=None, id="second") == "second"
+    with Session(engine) as mine:
+        insert_event(mine, type="a", payload=None, id="third")
+        assert [event.id for event in store.events()] == ["second"]
+        mine.commit()
     engine.dispose()
-    assert [event.id for event in store.events()] == ["second"]
+    assert {event.id for event in store.events()} == {"second", "third"}
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_an_asynchronous_connection_is_refused_rather_than_left_unasked(database_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database_url) as mine:
+        for through in (mine, mine.cursor()):
+            with pytest.raises(TypeError, match="asynchronous"):
+                insert_event(through, type="a", payload=None)
 
 
 @pytest.mark.parametrize(

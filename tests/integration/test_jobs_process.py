@@ -8,119 +8,32 @@ import hashlib
 import hmac
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
-import fakeredis
 import pytest
 from sqlalchemy import update
 
-from coordinator.publish import Publisher
-from fleet.alarms import Alarms
-from fleet.config import PoolConfig, RouterConfig
-from fleet.delivery.client import HttpClient
-from fleet.delivery.egress import egress_rules
+from fleet.config import PoolConfig
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import token_of
-from fleet.jobs.database import open_engine, parse_url, writing
-from fleet.jobs.process import Answer, Processor
-from fleet.jobs.records import Job, NewJob
+from fleet.jobs.database import writing
+from fleet.jobs.process import Answer
 from fleet.jobs.schema import dispatch_jobs
-from fleet.jobs.sign import JobSigners
-from fleet.jobs.store import MARGIN_MS, JobStore
-from fleet.signatures import Signatures
-from fleet.state.connect import Client
-from fleet.state.registry import Registry
-from fleet.state.warnings import Warnings
-from tests.unit.delivery.endpoints import Endpoint, Handler, answering, endpoint
+from fleet.jobs.store import MARGIN_MS
+from tests.integration.job_world import FAILED, KEY, OK, World, a_world, target
+from tests.unit.delivery.endpoints import Endpoint, answering
 
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ack":true}'
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 77\r\nContent-Length: 0\r\n\r\n"
-FAILED = b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 NOT_NOW = b"HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n" + b'{"ack":false,"delaySeconds":40}'
-KEY = b"the app's key"
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
-
-
-class Hand:
-    def __init__(self) -> None:
-        self.now_ms = 1_800_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def boot_ms(self) -> float:
-        return float(self.now_ms)
-
-
-@dataclass
-class World:
-    store: JobStore
-    processor: Processor
-    http: HttpClient
-    clock: Hand
-    redis: Client
-    url: str = ""
-
-    def add(self, **given: Any) -> Job:
-        base = NewJob(target_url=self.url, payload='{"n": 1.50}', msg_group="g")
-        (id_,) = self.store.add_jobs([replace(base, **given)]).ids
-        return self.job(id_)
-
-    def job(self, id_: str) -> Job:
-        found = self.store.job(id_)
-        assert found is not None
-        return found
-
-    def set(self, job: Job, **values: Any) -> None:
-        with writing(self.store.engine) as connection:
-            connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
-
-    async def pools(self, *pools: PoolConfig) -> None:
-        await Publisher(client=self.redis).publish(RouterConfig(pools=pools))
-        self.clock.now_ms += 1000
-
-
-@asynccontextmanager
-async def a_world(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIterator[World]:
-    clock = Hand()
-    client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
-    store = JobStore(open_engine(parse_url(database_url)), clock=clock)
-    store.migrate()
-    rules = egress_rules((), deny)
-    http = HttpClient(forbidden=rules.forbids_address)
-    alarms = Alarms(warnings=Warnings(client), source="server")
-    processor = Processor(
-        open_store=lambda: store,
-        read_key=lambda: KEY,
-        http=http,
-        clock=clock,
-        forbids_url=rules.forbids_url,
-        signers=JobSigners(registry=Registry(client), signatures=Signatures(client=client, alarms=alarms), clock=clock),
-    )
-    try:
-        yield World(store, processor, http, clock, client)
-    finally:
-        http.close()
-        await alarms.flush()
-        await processor.close()
-        await client.aclose()
 
 
 @pytest.fixture
 async def world(database_url: str) -> AsyncIterator[World]:
     async with a_world(database_url) as world:
         yield world
-
-
-@asynccontextmanager
-async def target(world: World, handle: Handler) -> AsyncIterator[Endpoint]:
-    async with endpoint(handle) as server:
-        world.url = server.url
-        yield server
 
 
 def head_of(request: bytes) -> dict[str, str]:
