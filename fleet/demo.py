@@ -34,7 +34,8 @@ from fleet.sources import ulid
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
 from fleet.supervise import Program, Supervisor, fleet_command, on_signals
-from fleet.up import FEED_STOPS_S, environment_for, programs, syncer_gave_up, until_ready
+from fleet.up import environment_for, programs, syncer_gave_up, until_ready
+from fleet.up_feed import feed_program
 from fleet.verify import Verdict, verify
 
 QUEUE, POOL, SUBSCRIPTION = "dispatch", "DEMO", "demo"
@@ -127,7 +128,8 @@ class _Demo:
                 programs("syncer", 1, environment),
                 programs("coordinator", 1, environment),
                 programs("worker", WORKERS, environment),
-                [self._feed(environment)],
+                # Each of its epochs is a line, and Java has a few of its own.
+                [feed_program(environment, output=self._feed_log)],
             ],
             orphan_signal=signal.SIGKILL,
             is_final=lambda program, code: syncer_gave_up(url, program, code),
@@ -154,13 +156,6 @@ class _Demo:
     def _endpoint(self, environment: Mapping[str, str]) -> Program:
         command = fleet_command("endpoint", "--quiet", "--port", str(self._port), "--journal", str(self._journal))
         return Program(name="endpoint", command=command, environment=environment, stop_within_s=5.0)
-
-    def _feed(self, environment: Mapping[str, str]) -> Program:
-        command = fleet_command("feed", "run")
-        # Each of its epochs is a line, and Java has a few of its own.
-        return Program(
-            name="feed", command=command, environment=environment, stop_within_s=FEED_STOPS_S, output=self._feed_log
-        )  # fmt: skip
 
     async def _work(self, environment: Mapping[str, str], messages: int, groups: int) -> int:
         began = time.monotonic()

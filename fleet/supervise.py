@@ -56,6 +56,7 @@ class _Child:
         self.started_s = 0.0
         self.ended = asyncio.Event()
         self.pause_s = _PAUSE_FROM_S
+        self.is_removed = False
 
 
 class Supervisor:
@@ -113,6 +114,14 @@ class Supervisor:
         if not self._over.is_set():
             self._begin(child)
 
+    async def remove(self, name: str) -> None:
+        """Stop those of that name, for good."""
+        for stage in self._stages:
+            for child in [child for child in stage if child.program.name == name]:
+                child.is_removed = True
+                await self._end(child)
+                stage.remove(child)
+
     async def run(self) -> int:
         """Until `stop`, or until a child's end was final. Returns the exit code."""
         if not self._keepers:
@@ -154,7 +163,7 @@ class Supervisor:
     async def _keep(self, child: _Child) -> None:
         while True:
             await child.ended.wait()
-            if self._over.is_set():
+            if self._over.is_set() or child.is_removed:
                 return
             assert child.process is not None
             code = child.process.returncode
@@ -169,7 +178,7 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(child.pause_s):
                     await self._over.wait()
-            if self._over.is_set():
+            if self._over.is_set() or child.is_removed:
                 return
             child.pause_s = min(child.pause_s * 2, _PAUSE_TO_S)
             self._spawn(child)

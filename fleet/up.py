@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from fleet import config_sources, pipeline
+from fleet import config_sources
 from fleet.embedded_redis import EmbeddedRedis
 from fleet.errors import StateError
 from fleet.nouns import number
@@ -23,7 +23,7 @@ from fleet.sources import own
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
 from fleet.supervise import Program, Supervisor, child_environment, fleet_command, on_signals
-from fleet.views import configuration
+from fleet.up_feed import UpFeed
 
 log = logging.getLogger("fleet.supervisor")
 
@@ -32,8 +32,6 @@ COORDINATOR_STOPS_S = 15.0
 SERVER_STOPS_S = 10.0
 WORKER_STOPS_S = 35.0
 """More than a worker gives its requests in flight."""
-FEED_STOPS_S = 30.0
-"""An epoch of many jobs is ended first."""
 DEFAULT_QUEUE = "default"
 _LOOK_S = 0.1
 
@@ -236,26 +234,14 @@ async def _announce(
     await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(f"Server: {await _address(settings.redis.url, supervisor)}")
-    feeds = await _feed(settings, supervisor, environment)
+    feed = UpFeed(settings=settings, supervisor=supervisor, environment=environment)
+    await feed.look()
     say(
         f"Fleet is up: {number(coordinators, 'coordinator')}, {number(workers, 'worker')},"
-        f"{' the feed,' if feeds else ''} Redis {where}."
+        f"{' the feed,' if feed.runs else ''} Redis {where}."
         " Ctrl-C stops it."
     )
-
-
-async def _feed(settings: Settings, supervisor: Supervisor, environment: Mapping[str, str]) -> bool:
-    """Start the pipeline's driver where a queue of the configuration is the one that it writes to."""
-    async with connected(settings.redis.url) as client:
-        _, config = await configuration(client)
-    if not pipeline.is_configured(settings, config):
-        return False
-    if missing := pipeline.why_not(environment):
-        log.warning("dispatch jobs and events wait, the feed does not run: %s", missing)
-        return False
-    command = fleet_command("feed", "run")
-    supervisor.add(Program(name="feed", command=command, environment=environment, stop_within_s=FEED_STOPS_S))
-    return True
+    await feed.keep_looking()
 
 
 async def _address(url: str, supervisor: Supervisor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from fleet.cli.base import Command, Group, become, example, json_option, setting
 from fleet.cli.screen import Screen
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.store import open_store
+from fleet.pipeline import why_not
 from fleet.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def once(context: click.Context, master: str | None, queue: str | None, quiet: b
     """Publish everything that is due, then end with one line of counts."""
     settings = _settings(context, master, queue)
     with _feed(settings, quiet=quiet) as (driver, screen):
-        driver.setup.line.lead()
+        driver.setup.line.lead(screen.say)
         driver.begin()
         _end(screen, driver.once(), as_json)
     return 0
@@ -84,8 +86,8 @@ def recover(context: click.Context, master: str | None, queue: str | None) -> in
     queue. `fleet feed run` does this by itself.
     """
     settings = _settings(context, master, queue)
-    with _feed(settings) as (driver, _):
-        driver.setup.line.lead()
+    with _feed(settings) as (driver, screen):
+        driver.setup.line.lead(screen.say)
         driver.begin()
         found = driver.recover()
         click.echo(f"{found.lost} lost, {found.reset} go again")
@@ -117,7 +119,7 @@ def backfill(
     settings = _settings(context, master, queue)
     settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
     with _feed(settings) as (driver, screen):
-        driver.setup.line.lead()
+        driver.setup.line.lead(screen.say)
         driver.begin()
         if subscription is not None:
             since_ms = 0 if days is None else time.time_ns() // 1_000_000 - int(days * 86_400_000)
@@ -181,9 +183,12 @@ def _settings(context: click.Context, master: str | None, queue: str | None) -> 
 @contextmanager
 def _feed(settings: Settings, *, quiet: bool = False) -> Iterator[tuple[Feed, Screen]]:
     try:
+        from spark.cluster import submitted
         from spark.feed import opened
     except ImportError as error:
         raise InvalidConfig(f"the feed needs Spark: install fleet[spark] ({error})") from error
+    if settings.feed.master.startswith("local") and not submitted() and (missing := why_not(os.environ)):
+        raise InvalidConfig(f"the feed does not run: {missing}")
     screen = Screen(quiet=quiet)
     try:
         with opened(settings, master=settings.feed.master, say=screen.say, show=screen.show) as driver:

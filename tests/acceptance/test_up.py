@@ -170,6 +170,33 @@ def test_up_runs_the_feed_where_it_can_and_says_where_it_cannot(fleet: Fleet, tm
         assert_gone(family)
 
 
+def test_up_starts_and_stops_the_feed_as_its_queue_comes_and_goes(fleet: Fleet, tmp_path: Path) -> None:
+    config = tmp_path / "router.json"
+    mine = {"queueName": "mine", "queueUri": f"sqlite:///{tmp_path}/queues.db?queue=mine"}
+    jobs = {"queueName": "dispatch", "queueUri": "fleet://dispatch"}
+
+    def configure(*queues: dict[str, str]) -> None:
+        config.write_text(json.dumps({"queues": queues, "processingPools": []}))
+
+    configure(mine)
+    with fleet.running(
+        "up", "--workers", "1", FLEET_CONFIG_SOURCE=str(config), FLEET_FEED_ENABLED="true"
+    ) as up:  # fmt: skip
+        up.says("1 worker, Redis")
+        without = up.family()
+        for times in (1, 2):
+            configure(mine, jobs)
+            until(lambda times=times: up.text().count("leading\n") == times, why=up.text)  # type: ignore[misc]
+            (feed,) = [one for one in up.family() if one not in without]
+            assert feed.cmdline()[-2:] == ["feed", "run"]
+            configure(mine)
+            assert_gone([feed])
+        assert up.text().count("no queue is fleet://dispatch any more: the feed stops") == 2
+        assert up.stop() == 0
+        assert_gone(without)
+        assert "starts again" not in up.text()
+
+
 def test_the_demo_delivers_events_in_order_reports_runs_on_and_leaves_nothing(fleet: Fleet, tmp_path: Path) -> None:
     with fleet.running("demo", "--keep", "--messages", "300", "--groups", "12") as demo:
         demo.says("Ctrl-C stops it.", patience_s=DEMO_PATIENCE_S)

@@ -18,6 +18,7 @@ import requests
 from fleet.cli.main import fleet as commands
 from fleet.server.app import ROUTES
 from fleet.up import COORDINATOR_STOPS_S, SERVER_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
+from fleet.up_feed import FEED_STOPS_S
 from tests.servers import RedisCluster, RedisServer, running_redis
 from tests.stage import FLEET, Member, Stage, until
 
@@ -30,6 +31,7 @@ STOPS_WITHIN_S = {
     "coordinator": COORDINATOR_STOPS_S,
     "worker": WORKER_STOPS_S,
     "server": SERVER_STOPS_S,
+    "feed": FEED_STOPS_S,
 }
 LOOKS = ("status", "ps", "pools", "queues", "workers", "leader", "inflight", "doctor")
 
