@@ -27,9 +27,11 @@ from spark.jobs.setup import Setup
 from spark.line import Line
 from spark.progress import Progress, Say
 from spark.session import Spark
+from spark.sources.ledger import Due
 from spark.sources.send import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
+_HELD_S = 5.0
 COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
 """Of `Totals`, what metrics show."""
 
@@ -95,6 +97,7 @@ class Feed:
         self.totals = Totals()
         self.progress = Progress(say=say, show=show)
         self._say = say
+        self._held: tuple[Due | None, float] = (None, 0.0)
 
     def begin(self) -> None:
         """The first act of a new leader: older drivers are shut out before anything is decided."""
@@ -114,6 +117,7 @@ class Feed:
             while self.step():
                 self._count()
         self._count()
+        self.setup.attend(lambda: self.setup.ledger.forget(now_ms=self.setup.now_ms()))
         self.progress.flush()
         return self.totals
 
@@ -122,15 +126,18 @@ class Feed:
         setup = self.setup
         setup.line.keep()
         events = jobs = 0
-        if fan_out.waiting(setup.engine):
+        if setup.attend(lambda: fan_out.waiting(setup.engine)):
             self.progress.step("making jobs of events")
             events, jobs = fan_out.fan_out(setup)
             self.totals.events += events
             self.totals.jobs += jobs
-        self.totals.expired += setup.ledger.expire(now_ms=setup.now_ms())
         self.totals.held_back = ""
-        due, lag_ms = setup.ledger.due(now_ms=setup.now_ms())
-        if due == 0:
+        found = setup.attend(lambda: setup.ledger.look(now_ms=setup.now_ms()))
+        if found.late:
+            self.totals.expired += setup.attend(lambda: setup.ledger.expire(now_ms=setup.now_ms()))
+            found = setup.attend(lambda: setup.ledger.look(now_ms=setup.now_ms()))
+        due, lag_ms = found.jobs, found.lag_ms
+        if due == 0 or self._still_held(found):
             return bool(events)
         room = dispatch.room(setup)
         if room == 0:
@@ -142,12 +149,21 @@ class Feed:
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
         epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size), due=due)
+        self._held = (found if epoch is None else None, time.monotonic())
         if epoch is None:
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)
         self.progress.step(f"epoch {epoch.number}: publishing {epoch.jobs:,}")
         self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
+
+    def _still_held(self, found: Due) -> bool:
+        """A plan takes seconds of a core, and would say again what it said of the same jobs.
+
+        What frees a job changes a number. Not always: an error that somebody cancels does not, so it is not for long.
+        """
+        held, since_s = self._held
+        return found == held and time.monotonic() - since_s < _HELD_S
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
         """Make a subscription's jobs of events that came before it."""
@@ -180,6 +196,8 @@ class Feed:
                 self._lead(stopping)
             except Fenced as lost:
                 self._say(str(lost))
+                # Who is to lead has it by now; and the store may know of a newer driver while this Redis knows of none.
+                stopping.wait(_PAUSE_AFTER_TROUBLE_S)
             except SparkGone:
                 # Nothing here brings it back; whoever started us can.
                 raise
@@ -198,6 +216,7 @@ class Feed:
                 found = self.recover()
                 if found.reset:
                     self._say(f"recovered {found.lost} lost jobs, {found.reset} go again")
+                self.setup.attend(lambda: self.setup.ledger.forget(now_ms=self.setup.now_ms()))
                 look_for_lost_at = time.monotonic() + feed.stale_queued_poll_interval_s
             stepped = self.step()
             self._count()

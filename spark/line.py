@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from fleet.clock import SystemClock
@@ -29,6 +29,7 @@ from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
 from fleet.state.totals import Counter, Tally
 from fleet.state.tracked import which_are_tracked
+from spark.aside import begun
 from spark.sources.send import PRODUCER, is_own
 
 T = TypeVar("T")
@@ -80,6 +81,11 @@ class Line:
         self.keep()
         return int(self._held().epoch)
 
+    def still_leads(self, fence: int) -> bool:
+        """Whether it is the lead of then. For a thread beside, which may not renew it."""
+        lease = self._lease
+        return lease is not None and lease.held and int(lease.epoch) == fence
+
     def keep(self) -> None:
         """Say that we are getting on: renew the lead if it is time to. Fenced, once it is lost."""
         lease = self._held()
@@ -92,16 +98,7 @@ class Line:
         Fenced if the lead is lost, or given up because `progress` has said the same for `patience_s`. The work is left
         to itself then: nothing that it still does may count, which its fence sees to.
         """
-        doing: Future[T] = Future()
-
-        def do() -> None:
-            try:
-                doing.set_result(work())
-            except BaseException as error:
-                doing.set_exception(error)
-
-        # A daemon: work that hangs must not keep the process when it is told to end.
-        threading.Thread(target=do, name="attended", daemon=True).start()
+        doing = begun(work, name="attended")
         said, since, looked = progress(), time.monotonic(), time.monotonic()
         while not wait([doing], self._beat_s).done:
             self.keep()
@@ -127,13 +124,20 @@ class Line:
         assert self._lease is not None
         return self._ask(self._lease.acquire())
 
-    def lead(self) -> None:
+    def lead(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait for the lead as long as it may be a dead driver's; FleetError if it is a living one's."""
         give_up = time.monotonic() + self._ttl_ms * _WAITS_FOR_TTLS / 1000
+        told = False
         while not self.try_to_lead():
             holder = self._lease.held_by if self._lease is not None else None
+            if not told:
+                told = True
+                most_s = self._ttl_ms * _WAITS_FOR_TTLS / 1000
+                say(f"another driver leads: waiting up to {most_s:g} s, should it be dead")
             if time.monotonic() > give_up:
-                raise FleetError(f"{holder.owner if holder else 'another'} feeds the queue: nothing was done here")
+                raise FleetError(
+                    f"{holder.owner if holder else 'another'} feeds the queue: stop it first, nothing was done here"
+                )
             time.sleep(min(1.0, (holder.remaining_ms if holder else 0) / 1000 + 0.01))
 
     def _held(self) -> Lease:

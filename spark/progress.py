@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fleet.nouns import number
+
 Say = Callable[[str], None]
 EVERY_S = 5.0
 
@@ -47,12 +49,13 @@ class Progress:
 
     def held(self, *, waiting: int, lag_s: float, why: str) -> None:
         """Nothing could be published, though something is due."""
-        self._waiting = f"{waiting:,} wait {why}, the oldest for {lag_s:.1f} s"
+        words = f"{waiting:,} wait {why}, the oldest for {lag_s:.1f} s"
+        self._waiting = f", {words}"
         if self.show is not None:
-            self.show(self._waiting)
+            self.show(words)
         elif self.clock() - self._said_s >= 12 * self.every_s:
             self.flush()
-            self._say(self._waiting)
+            self._say(words)
 
     def flush(self) -> None:
         """Say what was held back, so that a log ends with what is true."""
@@ -70,4 +73,4 @@ class Progress:
         first, last = self._epochs
         which = f"epoch {first}" if first == last else f"epochs {first}–{last}"
         rate = self._jobs / self._busy_s if self._busy_s else 0.0
-        return f"{which}: {self._jobs:,} jobs published, {rate:,.0f}/s{self._waiting}"
+        return f"{which}: {number(self._jobs, 'job')} published, {rate:,.0f}/s{self._waiting}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf
@@ -16,9 +18,12 @@ from pyspark.sql import SparkSession
 
 from fleet.errors import FleetError
 from spark.cluster import Shipping, is_local, look_for, show_python_our_code, submitted
+from spark.gateway import start_java
 from spark.sources.copy import BATCH_BYTES
 from spark.sources.store import StoreSource
 from spark.words import in_a_line
+
+log = logging.getLogger("fleet")
 
 FITTED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -106,6 +111,7 @@ class Spark:
         except (Py4JError, PySparkException) as error:
             raise FleetError(f"no Spark at {self.master}: {in_a_line(str(error))}") from error
         session.dataSource.register(StoreSource)
+        _say_once(session)
         if threading.current_thread() is threading.main_thread():
             # PySpark takes Ctrl-C for itself, and would cancel an epoch in the middle.
             signal.signal(signal.SIGINT, on_interrupt)
@@ -128,15 +134,31 @@ class Spark:
             shipping = Shipping(directory=self._pack_into)
             settings = {**shipping.prepare(), **settings}
         show_python_our_code()
-        builder = SparkSession.builder.appName(self._name).master(self.master)
-        with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as logging:
-            logging.write(_LOGGING)
-            logging.flush()
+        conf = SparkConf().setAppName(self._name).setMaster(self.master)
+        with tempfile.NamedTemporaryFile("w", prefix="fleet-feed-", suffix=".properties") as log4j:
+            log4j.write(_LOGGING)
+            log4j.flush()
             given = settings.get("spark.driver.extraJavaOptions", "")
-            quiet = f"-Dlog4j2.configurationFile=file:{logging.name} {given}".strip()
-            for name, value in {**settings, "spark.driver.extraJavaOptions": quiet}.items():
-                builder = builder.config(name, value)
-            session = builder.getOrCreate()
+            quiet = f"-Dlog4j2.configurationFile=file:{log4j.name} {given}".strip()
+            conf.setAll(list({**settings, "spark.driver.extraJavaOptions": quiet}.items()))
+            start_java(conf)
+            session = SparkSession.builder.config(conf=conf).getOrCreate()
         if shipping is not None:
             shipping.send(session.sparkContext)
         return session
+
+
+def _say_once(session: SparkSession) -> None:
+    """When Java is gone each line to it has its say, in twenty lines: ours is `SparkGone`."""
+    # py4j tells the root logger, with a traceback.
+    logging.getLogger().addFilter(_is_news)
+
+    def handle_error(_request: object, address: object) -> None:
+        log.debug("Java has dropped its line %s", address, exc_info=True)
+
+    counters: Any = session.sparkContext._accumulatorServer
+    counters.handle_error = handle_error
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != "Exception while sending command."

@@ -17,6 +17,8 @@ class Job:
     sequence: int
     created_ms: int
     attempt: int
+    tried: int = 0
+    """Not 0 once its target has failed it: an attempt may end before it is made."""
     scheduled_ms: int | None = None
     expires_ms: int | None = None
 
@@ -55,7 +57,7 @@ def _by_itself(job: Job, now_ms: int) -> Verdict | None:
     if job.expires_ms is not None and job.expires_ms <= now_ms:
         return Verdict(False, "it has expired")
     if (job.scheduled_ms or 0) > now_ms:
-        what = "is to go" if job.attempt == 1 else "is to be tried again"
+        what = "is to be tried again" if job.tried else "is to go"
         return Verdict(False, f"it {what} in {(job.scheduled_ms or 0) - now_ms} ms")
     return None
 
@@ -88,7 +90,7 @@ def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdi
         found[job.id] = verdict
 
         waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
-        early, retrying = waits and job.attempt == 1, waits and job.attempt > 1
+        early, retrying = waits and not job.tried, waits and bool(job.tried)
         unordered = job.mode == "IMMEDIATE"
         if wall is None and not unordered:
             open_block = job.mode == "BLOCK_ON_ERROR" and (
@@ -96,7 +98,7 @@ def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdi
             )
             if early or open_block:
                 wall = job
-        if first is None and not (early and unordered):
+        if first is None and not (early and unordered and job.attempt == 1):
             first = job
         if trouble is None and (job.status == "ERROR" or retrying):
             trouble = job
@@ -105,10 +107,12 @@ def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdi
 
 def _state(job: Job, now_ms: int) -> str:
     waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
-    return "waiting for its time" if waits and job.attempt == 1 else "waiting for a retry" if waits else job.status
+    return ("waiting for a retry" if job.tried else "waiting for its time") if waits else job.status
 
 
-def plan(jobs: Sequence[Job], *, now_ms: int, window: int, room: int, shards: int) -> list[tuple[int, int, str, int]]:
+def plan(
+    jobs: Sequence[Job], *, now_ms: int, window: int, room: int | None, shards: int
+) -> list[tuple[int, int, str, int]]:
     """(shard, seq, job, attempt), as `spark.transforms.plan` makes them."""
     found = verdicts(jobs, now_ms=now_ms, window=window)
     going = sorted((job for job in jobs if found[job.id].goes), key=lambda job: job.place)[:room]

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Row
 
 from fleet import failpoint
-from spark import schemas
 from spark.jobs.setup import Setup, spark_errors
 from spark.sources.ledger import Epoch, Refused
-from spark.sources.publish import publisher, raise_trouble
+from spark.sources.publish import publish_claims
 from spark.sources.send import Destination, is_own
 from spark.transforms.plan import Limits, plan
 
@@ -64,11 +63,11 @@ def _claims(setup: Setup, most: int, due: int | None) -> pa.Table:
 
 
 def _planned(setup: Setup, room: int | None) -> pa.Table:
-    now_ms, feed = setup.now_ms(), setup.feed
-    jobs = setup.ask("to_plan", now_ms=now_ms, window=feed.window)
+    feed = setup.feed
+    jobs = setup.ask("to_plan", now_ms=setup.now_ms(), window=feed.window)
     limits = Limits(window=feed.window, room=room, shards=feed.shards)
     with spark_errors():
-        return plan(jobs, now_ms=now_ms, limits=limits).toArrow()
+        return plan(jobs, limits=limits).toArrow()
 
 
 def finish(setup: Setup, epoch: Epoch) -> Done:
@@ -76,7 +75,7 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
     sent, seen, refused = publish(setup, epoch) if epoch.state == "frozen" else (0, 0, [])
     fence = setup.line.fence
     marked = setup.attend(
-        lambda: setup.ledger.mark(epoch.number, fence=fence, now_ms=setup.now_ms())
+        lambda: setup.ledger.mark(epoch.number, jobs=epoch.jobs, fence=fence, now_ms=setup.now_ms())
     )  # fmt: skip
     failpoint.hit("feed-marked")
     return Done(
@@ -87,31 +86,26 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
 def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
     to = replace(setup.to, fence=setup.line.fence)
     said = setup.attend(lambda: _said(setup, epoch, to))
-    refused: list[Refused] = []
-    for row in said:
-        if row.refused_job is not None:
-            refused.append(Refused(row.refused_job, row.refused_attempt, row.trouble))
-        elif row.trouble is not None:
-            raise_trouble(row.trouble)
-    setup.ledger.published(epoch.number, refused=refused, fence=setup.line.fence, now_ms=setup.now_ms())
+    refused = [Refused(row.refused_job, row.refused_attempt, row.trouble) for row in said if row.refused_job]
+    fence = setup.line.fence
+    setup.attend(lambda: setup.ledger.published(epoch.number, refused=refused, fence=fence, now_ms=setup.now_ms()))
     failpoint.hit("feed-published")
     return sum(row.sent for row in said), sum(row.seen for row in said), refused
 
 
 def _said(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
-    rows = _in_ledger(setup, epoch) if epoch.claims is None else _by_shard(setup, epoch.claims)
+    claims = _in_ledger(setup, epoch) if epoch.claims is None else epoch.claims
     with spark_errors():
-        return rows.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
+        return publish_claims(setup.spark.session, claims, to, go_on=lambda: setup.line.still_leads(to.fence))
 
 
-def _in_ledger(setup: Setup, epoch: Epoch) -> DataFrame:
-    return setup.ask("to_publish", epoch=epoch.number, shards=tuple(setup.ledger.shards_of(epoch.number)))
-
-
-def _by_shard(setup: Setup, claims: pa.Table) -> DataFrame:
-    """What was just frozen, from our own memory: the database would have to look up every job again."""
-    rows = setup.spark.session.createDataFrame(claims, schemas.TO_PUBLISH)
-    return rows.repartitionById(setup.feed.shards, "shard").sortWithinPartitions("shard", "seq")
+def _in_ledger(setup: Setup, epoch: Epoch) -> pa.Table:
+    shards = tuple(setup.ledger.shards_of(epoch.number))
+    if not shards:
+        return pa.table({})  # somebody has deleted the claims: what they claimed is PENDING, and planned anew
+    rows = setup.ask("to_publish", epoch=epoch.number, shards=shards)
+    with spark_errors():
+        return rows.toArrow()
 
 
 def unfinished(setup: Setup) -> Iterator[Done]:

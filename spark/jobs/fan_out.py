@@ -11,48 +11,53 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from sqlalchemy import Engine, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Engine, and_, select, update
 
 from fleet.jobs.database import open_engine, parse_url, reading, writing
-from fleet.jobs.schema import dispatch_jobs, events
+from fleet.jobs.schema import TO_FAN_OUT, dispatch_jobs, events
 from spark.jobs.setup import Setup, spark_errors
+from spark.sources.copy import insert_new_rows
 from spark.transforms.fan_out import jobs_of
 
 BATCH = 20_000
 _NEW, _DONE = 0, 1
-_ROWS = 500
 
 
 def fan_out(setup: Setup, *, most: int = BATCH) -> tuple[int, int]:
     """One batch: (events, jobs that were new). (0, 0) when there are none."""
     batch = _token(setup.line.fence)
-    taken = take(setup.engine, batch, most)
+    taken = setup.attend(lambda: take(setup.engine, batch, most))
     if not taken:
         return 0, 0
     made = setup.attend(
         lambda: _insert(setup, jobs_of(setup.ask("events_of_batch", batch=batch), setup.ask("subscriptions")))
     )
     # Asked again: a driver that was replaced in the meantime lets nothing go, its successor has taken it over.
-    release(setup.engine, _token(setup.line.fence))
+    same = _token(setup.line.fence)
+    setup.attend(lambda: release(setup.engine, same))
     return taken, made
 
 
 def waiting(engine: Engine) -> bool:
     with reading(engine) as connection:
-        return connection.execute(select(events.c.id).where(events.c.fanned_out <= _NEW).limit(1)).first() is not None
+        return connection.execute(select(events.c.id).where(TO_FAN_OUT).limit(1)).first() is not None
 
 
 def take(engine: Engine, batch: int, most: int) -> int:
-    oldest = select(events.c.id).where(events.c.fanned_out == _NEW).order_by(events.c.created_ms, events.c.id)
-    whose = or_(events.c.fanned_out < _NEW, events.c.id.in_(oldest.limit(most).scalar_subquery()))
+    event = events.c
+    left_behind = event.fanned_out < _NEW
+    oldest = select(event.id).where(TO_FAN_OUT, event.fanned_out == _NEW).order_by(event.created_ms, event.id)
+    # Two statements: of one with both in it PostgreSQL reads all events there are.
     with writing(engine) as connection:
-        return connection.execute(update(events).where(whose).values(fanned_out=batch)).rowcount
+        return sum(
+            connection.execute(update(events).where(whose).values(fanned_out=batch)).rowcount
+            for whose in (and_(TO_FAN_OUT, left_behind), event.id.in_(oldest.limit(most).scalar_subquery()))
+        )
 
 
 def release(engine: Engine, batch: int) -> None:
     with writing(engine) as connection:
-        connection.execute(update(events).where(events.c.fanned_out == batch).values(fanned_out=_DONE))
+        connection.execute(update(events).where(TO_FAN_OUT, events.c.fanned_out == batch).values(fanned_out=_DONE))
 
 
 def look_back(setup: Setup, subscription: str, *, since_ms: int) -> int:
@@ -81,8 +86,8 @@ def _inserter(url: str) -> Any:
         engine = open_engine(parse_url(url), connections=1)
         try:
             for batch in batches:
-                rows = [_row(row) for row in batch.to_pylist()]
-                made = sum(_insert_new(engine, rows[first : first + _ROWS]) for first in range(0, len(rows), _ROWS))
+                with writing(engine) as connection:
+                    made = insert_new_rows(connection, dispatch_jobs, _as_jobs(pa.Table.from_batches([batch])))
                 yield pa.RecordBatch.from_pydict({"made": [made]})
         finally:
             engine.dispose()
@@ -90,13 +95,8 @@ def _inserter(url: str) -> Any:
     return insert
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    group = row.pop("message_group")
-    return {**row, "msg_group": group, "source": "fan-out", "kind": "EVENT"}
-
-
-def _insert_new(engine: Engine, rows: list[dict[str, Any]]) -> int:
-    kind = postgresql if engine.dialect.name == "postgresql" else sqlite
-    statement = kind.insert(dispatch_jobs).on_conflict_do_nothing().returning(dispatch_jobs.c.id)
-    with writing(engine) as connection:
-        return len(connection.execute(statement, rows).all())
+def _as_jobs(rows: pa.Table) -> pa.Table:
+    named = rows.rename_columns({"message_group": "msg_group"})
+    return named.append_column("source", pa.repeat("fan-out", len(rows))).append_column(
+        "kind", pa.repeat("EVENT", len(rows))
+    )

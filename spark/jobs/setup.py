@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
-from fleet.errors import Fenced, FleetError, SparkGone
+from fleet.errors import FleetError, SparkGone
 from fleet.settings import FeedSettings
 from spark.line import Line
 from spark.session import Spark
@@ -42,10 +42,17 @@ class Setup:
     def attend(self, work: Callable[[], T]) -> T:
         """Do what may take long, and keep the lead over it."""
         try:
-            return self.line.attend(work, progress=self.spark.progress)
-        except Fenced:
-            self.spark.cancel()
+            return self.line.attend(work, progress=self._progress)
+        except SparkGone:
             raise
+        except FleetError:
+            with spark_errors():
+                self.spark.cancel()
+            raise
+
+    def _progress(self) -> object:
+        with spark_errors():
+            return self.spark.progress()
 
     def ask(self, question: str, *, shards: tuple[int, ...] = (), **asked: int) -> DataFrame:
         url = self.engine.url.render_as_string(hide_password=False)
@@ -58,10 +65,11 @@ def spark_errors() -> Iterator[None]:
     """Spark's own in one line; what lies below, in the log of Spark."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionError) as error:
-        raise SparkGone from error
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JJavaError) as error:
         said = in_a_line(str(error))
         if "stopped SparkContext" in said or "SparkContext was shut down" in said:
             raise SparkGone from error
         raise FleetError(f"Spark: {said}") from error
+    except (Py4JError, ConnectionError, EOFError) as error:
+        # Nothing that Java has said: it does not answer.
+        raise SparkGone from error

@@ -22,16 +22,17 @@ JOBS = StructType(
         _column("scheduled_ms", LongType(), nullable=True),
         _column("expires_ms", LongType(), nullable=True),
         _column("attempt", IntegerType()),
+        _column("tried", IntegerType()),
     ]
 )
-"""What a plan decides by."""
+"""What a plan decides by. `tried`: not 0 once its target has failed it; an attempt may end before it is made."""
 
-TO_PLAN = StructType([*JOBS.fields, _column("pool", StringType())])
-"""With what is only carried along."""
+TO_PLAN = StructType([*JOBS.fields, _column("pool", StringType()), _column("read_ms", LongType())])
+"""With what is only carried along, and when it was read."""
 
 UNDER_WAY = StructType(
     [
-        *(field for field in JOBS.fields if field.name not in ("scheduled_ms", "expires_ms")),
+        *(field for field in JOBS.fields if field.name not in ("scheduled_ms", "expires_ms", "tried")),
         _column("queued_ms", LongType(), nullable=True),
         _column("claimed_until_ms", LongType(), nullable=True),
     ]
@@ -100,7 +101,7 @@ ATTEMPTS = StructType(
 
 TOLD_JOBS = StructType(
     [
-        *(field for field in JOBS.fields if field.name not in ("expires_ms", "attempt")),
+        *(field for field in JOBS.fields if field.name not in ("expires_ms", "attempt", "tried")),
         _column("pool", StringType()),
         _column("target_url", StringType()),
     ]

@@ -9,7 +9,9 @@ from typing import Any
 import psycopg
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import csv
-from sqlalchemy import Connection, Select, Table, exc, insert
+from sqlalchemy import Column, Connection, Insert, MetaData, Select, Table, TableClause, column, exc, insert, select
+from sqlalchemy import table as table_clause
+from sqlalchemy.dialects import postgresql, sqlite
 
 BATCH = 10_000
 BATCH_BYTES = 16 * 1024 * 1024
@@ -34,16 +36,44 @@ def select_rows(connection: Connection, statement: Select[Any], schema: pa.Schem
 def insert_rows(connection: Connection, table: Table, rows: pa.Table) -> None:
     """Its columns are the table's, or some of them."""
     if connection.dialect.name == "postgresql":
-        with _copying(
-            connection, f"COPY {table.name} ({', '.join(rows.column_names)}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
-        ) as copy:
-            for part in rows.to_batches(BATCH):
-                copy.write(_as_csv(part))
-        return
-    statement: Any = insert(table).compile(dialect=connection.dialect, column_keys=rows.column_names)
-    for part in rows.select(statement.positiontup).to_batches(BATCH):
+        _copy_into(connection, table.name, rows)
+    else:
+        _insert_into(connection, insert(_only(table, rows)), rows)
+
+
+def insert_new_rows(connection: Connection, table: Table, rows: pa.Table) -> int:
+    """Those whose keys are not there yet: how many."""
+    if connection.dialect.name != "postgresql":
+        return _insert_into(connection, sqlite.insert(_only(table, rows)).on_conflict_do_nothing(), rows)
+    # COPY knows no conflict: through a table of this transaction's own.
+    columns = [Column(name, table.c[name].type) for name in rows.column_names]
+    arriving = Table("arriving", MetaData(), *columns, prefixes=["TEMPORARY"], postgresql_on_commit="DROP")
+    arriving.create(connection, checkfirst=False)
+    _copy_into(connection, arriving.name, rows)
+    taken_over = postgresql.insert(_only(table, rows)).from_select(rows.column_names, select(arriving))
+    counted = taken_over.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return connection.execute(counted).rowcount
+
+
+def _only(table: Table, rows: pa.Table) -> TableClause:
+    """Of the table what the rows say; the rest is the database's to fill in."""
+    return table_clause(table.name, *(column(name) for name in rows.column_names))
+
+
+def _copy_into(connection: Connection, name: str, rows: pa.Table) -> None:
+    question = f"COPY {name} ({', '.join(rows.column_names)}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
+    with _copying(connection, question) as copy:
+        for part in rows.to_batches(BATCH):
+            copy.write(_as_csv(part))
+
+
+def _insert_into(connection: Connection, statement: Insert, rows: pa.Table) -> int:
+    compiled: Any = statement.compile(dialect=connection.dialect, column_keys=rows.column_names)
+    changed = 0
+    for part in rows.select(compiled.positiontup).to_batches(BATCH):
         values = zip(*(column.to_pylist() for column in part.columns), strict=True)
-        connection.exec_driver_sql(str(statement), list(values))
+        changed += connection.exec_driver_sql(str(compiled), list(values)).rowcount
+    return changed
 
 
 def _copied_out(connection: Connection, statement: Select[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -7,21 +7,41 @@ which fence it is made; once a newer driver has begun, an older one is refused.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from sqlalchemy import Connection, Engine, and_, delete, exists, func, insert, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    and_,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    true,
+    update,
+)
 
 from fleet.errors import Fenced
 from fleet.jobs.database import reading, writing
+from fleet.jobs.due import due_since
+from fleet.jobs.prune import forget_epochs
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
+from spark.aside import begun
 from spark.sources.copy import insert_rows
 
 _KEEP_MS = 24 * 3600 * 1000
-ASLEEP_MS = 30_000
-"""A transaction in which nothing is said for so long is the database's to end."""
+LOCKED_MS = 30_000
+"""Longer than a driver that is asleep keeps what it has written, unless its machine stands still with it."""
+_MANY = 10_000
+"""So many are marked by two transactions at once: one of PostgreSQL's uses one core."""
 _CLAIM_COLUMNS = {
     "shard": "shard", "seq": "seq", "job_id": "job_id", "attempt": "attempt", "msg_group": "message_group"
 }  # fmt: skip
@@ -45,19 +65,40 @@ class Refused:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What waits in the store, and what is out."""
+
+    jobs: int
+    """Due, be they held by their group or not."""
+    lag_ms: int = field(compare=False)
+    """How long the first of them has been due."""
+    late: int
+    """Expired, and not marked so."""
+    out: tuple[int, int]
+    """QUEUED, IN_PROGRESS."""
+
+
 class Ledger:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def begin(self, *, fence: int, now_ms: int) -> None:
-        """Shut out every driver before this one, and forget epochs of the past."""
+        """Shut out every driver before this one."""
         with writing(self._engine) as connection:
+            if connection.dialect.name == "postgresql":
+                # One that was stopped in the middle of its COPY holds the newest row for as long as it is: say so.
+                connection.execute(text(f"SET LOCAL lock_timeout = {LOCKED_MS}"))
             number = _newest(connection, fence) + 1
             _insert_epoch(connection, number, fence, state="marked", jobs=0, now_ms=now_ms)
             connection.execute(update(epochs).where(epochs.c.epoch == number).values(marked_ms=now_ms))
-            over = and_(epochs.c.state == "marked", epochs.c.marked_ms < now_ms - _KEEP_MS)
-            connection.execute(delete(claims).where(claims.c.epoch.in_(select(epochs.c.epoch).where(over))))
-            connection.execute(delete(epochs).where(over))
+
+    def forget(self, *, now_ms: int, for_s: float = 1.0) -> None:
+        """Epochs of the past, for as long: who has more of them than that has other things to do, and comes again."""
+        end_s = time.monotonic() + for_s
+        for _ in forget_epochs(self._engine, before_ms=now_ms - _KEEP_MS):
+            if time.monotonic() > end_s:
+                return
 
     def unfinished(self) -> Epoch | None:
         """The one that a driver left behind."""
@@ -77,6 +118,9 @@ class Ledger:
         with writing(self._engine) as connection:
             number = _newest(connection, fence) + 1
             _insert_epoch(connection, number, fence, state="frozen", jobs=planned.num_rows, now_ms=now_ms)
+            # In the order in which the jobs were added, as far as shards go: the mark reads them as they lie here, and
+            # finds each job beside the one before. By shard it takes a third longer.
+            planned = planned.sort_by("seq")
             columns = {name: planned.column(from_) for name, from_ in _CLAIM_COLUMNS.items()}
             rows = pa.table({"epoch": pa.repeat(number, planned.num_rows), **columns})
             insert_rows(connection, claims, rows)
@@ -95,40 +139,58 @@ class Ledger:
             this = and_(epochs.c.epoch == epoch, epochs.c.state == "frozen")
             connection.execute(update(epochs).where(this).values(state="published"))
 
-    def mark(self, epoch: int, *, fence: int, now_ms: int) -> int:
-        """QUEUED, where still PENDING with the attempt that was claimed: how many."""
-        job = dispatch_jobs.c
+    def mark(self, epoch: int, *, jobs: int, fence: int, now_ms: int) -> int:
+        """QUEUED, where still PENDING with the attempt that was claimed: how many. `jobs`: how many it claimed."""
+        first, *rest = self._parts(epoch, jobs)
+        # A part that fails leaves the other done: whoever comes next marks what is left.
+        mark = partial(self._mark, epoch, fence=fence, now_ms=now_ms)
+        beside = [begun(partial(mark, part), name="marks") for part in rest]
+        marked = mark(first) + sum(part.result() for part in beside)
         with writing(self._engine) as connection:
             _newest(connection, fence)
-            claimed = and_(claims.c.epoch == epoch, claims.c.job_id == job.id, claims.c.attempt == job.attempt)
-            done = connection.execute(
-                update(dispatch_jobs)
-                .where(claimed, job.status == "PENDING")
-                .values(status="QUEUED", queued_ms=now_ms, queued_epoch=epoch)
-            )
             connection.execute(update(epochs).where(epochs.c.epoch == epoch).values(state="marked", marked_ms=now_ms))
-        return done.rowcount
+        return marked
+
+    def _parts(self, epoch: int, jobs: int) -> list[ColumnElement[bool]]:
+        """By place: two that wrote to the same pages would wait for each other."""
+        if jobs < _MANY or self._engine.dialect.name != "postgresql":
+            return [true()]
+        with reading(self._engine) as connection:
+            last = connection.execute(select(func.max(claims.c.seq)).where(claims.c.epoch == epoch)).scalar_one() or 0
+        return [claims.c.seq <= last // 2, claims.c.seq > last // 2]
+
+    def _mark(self, epoch: int, part: ColumnElement[bool], *, fence: int, now_ms: int) -> int:
+        job = dispatch_jobs.c
+        claimed = and_(claims.c.epoch == epoch, claims.c.job_id == job.id, claims.c.attempt == job.attempt)
+        queued = {"status": "QUEUED", "queued_ms": now_ms, "queued_epoch": epoch}
+        with writing(self._engine) as connection:
+            _newest(connection, fence)
+            return connection.execute(
+                update(dispatch_jobs).where(claimed, part, job.status == "PENDING").values(queued)
+            ).rowcount
+
+    def look(self, *, now_ms: int) -> Due:
+        job = dispatch_jobs.c
+        pending = job.status == "PENDING"
+        due = and_(pending, or_(job.scheduled_ms.is_(None), job.scheduled_ms <= now_ms))
+        question = select(
+            func.count().filter(due),
+            func.min(case((due, due_since()))),
+            func.count().filter(and_(pending, job.expires_ms <= now_ms)),
+            func.count().filter(job.status == "QUEUED"),
+            func.count().filter(job.status == "IN_PROGRESS"),
+        ).where(job.status.in_(("PENDING", "QUEUED", "IN_PROGRESS")))
+        with reading(self._engine) as connection:
+            jobs, oldest_ms, late, queued, in_progress = connection.execute(question).one()
+        lag_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
+        return Due(jobs, lag_ms=lag_ms, late=late, out=(queued, in_progress))
 
     def expire(self, *, now_ms: int) -> int:
         job = dispatch_jobs.c
-        late = and_(job.status == "PENDING", job.expires_ms.is_not(None), job.expires_ms <= now_ms)
-        with reading(self._engine) as connection:
-            if not connection.execute(select(exists().where(late))).scalar():
-                return 0
+        late = and_(job.status == "PENDING", job.expires_ms <= now_ms)
         with writing(self._engine) as connection:
             ended = {"status": "EXPIRED", "completed_ms": now_ms}
             return connection.execute(update(dispatch_jobs).where(late).values(ended)).rowcount
-
-    def due(self, *, now_ms: int) -> tuple[int, int]:
-        """How many jobs are due, held or not, and since when the longest waiting of them is there."""
-        job = dispatch_jobs.c
-        since = func.min(func.coalesce(job.scheduled_ms, job.created_ms))
-        question = select(func.count(), since).where(
-            job.status == "PENDING", or_(job.scheduled_ms.is_(None), job.scheduled_ms <= now_ms)
-        )
-        with reading(self._engine) as connection:
-            count, oldest_ms = connection.execute(question).one()
-        return count, 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
 
     def reset(self, jobs: Iterable[tuple[str, int, str]], *, fence: int) -> int:
         """(id, attempt, status) → PENDING as the next attempt, where it is still so. All at once: groups go whole."""
@@ -144,12 +206,9 @@ class Ledger:
 
 
 def _newest(connection: Connection, fence: int) -> int:
-    if connection.dialect.name == "postgresql":
-        # Of a driver that is stopped in here: its successor would wait for its rows for ever.
-        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {ASLEEP_MS}"))
     number, newest_fence = connection.execute(select(func.max(epochs.c.epoch), func.max(epochs.c.fence))).one()
     if newest_fence is not None and newest_fence > fence:
-        raise Fenced("another driver has taken over the feed")
+        raise Fenced("another driver has taken over the feed (is there none? another Redis gave it the lead)")
     return int(number or 0)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql.types import StructType
-from sqlalchemy import Select, and_, case, func, or_, select, tuple_
+from sqlalchemy import BigInteger, Select, and_, case, func, literal, or_, select, tuple_
 
-from fleet.jobs.schema import claims, dispatch_attempts, dispatch_jobs, events, subscriptions
+from fleet.jobs.schema import TO_FAN_OUT, claims, dispatch_attempts, dispatch_jobs, events, subscriptions
 from spark import schemas
 from spark.transforms.plan import IMMEDIATE
 
@@ -24,6 +24,7 @@ _DECIDED_BY = (
     _J.scheduled_ms,
     _J.expires_ms,
     _J.attempt,
+    case((_J.last_error.is_(None), 0), else_=1).label("tried"),
 )
 _TO_PLAN = (*_DECIDED_BY, _J.pool)
 _ORDER = (_J.sequence, _J.created_ms, _J.id)
@@ -33,10 +34,11 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
     """PENDING jobs, and what their groups have out or in error.
 
     Of a group that is 200,000 jobs deep the window's worth is enough: of each mode, and of those that are due, are not
-    yet, or wait for a retry. No rule of the plan looks further than the first few of these.
+    yet, were put back, or wait for a retry. No rule of the plan looks further than the first few of these.
     """
     due = func.coalesce(_J.scheduled_ms, 0) <= now_ms
-    waits = case((due, 0), (_J.attempt == 1, 1), else_=2)
+    untried = _J.last_error.is_(None)
+    waits = case((due, 0), (and_(untried, _J.attempt == 1), 1), (untried, 2), else_=3)
     place = func.row_number().over(partition_by=(_J.msg_group, _J.mode, waits), order_by=_ORDER)
     unbounded = or_(_J.msg_group.is_(None), and_(_J.mode == IMMEDIATE, due)).label("unbounded")
     alive = and_(_J.status == "PENDING", func.coalesce(_J.expires_ms, now_ms + 1) > now_ms)
@@ -48,7 +50,7 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
         _J.status.in_(("QUEUED", "IN_PROGRESS", "ERROR")), _J.msg_group.in_(waiting.scalar_subquery())
     )
     both = first.union_all(siblings).subquery()
-    return select(both)
+    return select(both, literal(now_ms, BigInteger).label("read_ms"))
 
 
 def of_group(job_id: str) -> Select[Any]:
@@ -92,7 +94,7 @@ def to_publish(*, epoch: int, shard: int) -> Select[Any]:
 def events_of_batch(*, batch: int) -> Select[Any]:
     e = events.c
     return select(e.id, e.type, e.msg_group.label("message_group"), e.payload, e.created_ms).where(
-        e.fanned_out == batch
+        TO_FAN_OUT, e.fanned_out == batch
     )
 
 

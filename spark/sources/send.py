@@ -105,7 +105,8 @@ def writer(to: Destination) -> Callable[[Row], Outgoing]:
             message_group_id=group,
             # The endpoint acks whatever the target said. What a router sees fail is our own server, or a job that a
             # dead one still has: no reason to let the rest of a group overtake, whatever its jobs do after an error.
-            dispatch_mode=mode if group is None else "BLOCK_ON_ERROR",
+            # Without a group there is no rest: among themselves such messages would wait for each other for nothing.
+            dispatch_mode="IMMEDIATE" if group is None else "BLOCK_ON_ERROR",
         )
         return Outgoing(job_id, encode_checked(message), group, f"{job_id}:{attempt}")
 

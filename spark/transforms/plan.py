@@ -19,6 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 IMMEDIATE, NEXT, BLOCK = "IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"
 ORDER = ("sequence", "created_ms", "id")
+_ROW_BITS = 33
+"""Of `monotonically_increasing_id`: the row in its partition, whose number stands above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,100 +34,113 @@ class Limits:
     shards: int
 
 
-def plan(jobs: DataFrame, *, now_ms: int, limits: Limits) -> DataFrame:
-    """`jobs` holds, of each group with a PENDING job, all that are not over: see `spark.sources.queries`."""
-    judged = jobs.transform(lambda rows: without_expired(rows, now_ms)).transform(lambda rows: with_state(rows, now_ms))
-    alone = judged.filter(F.col("message_group").isNull() & F.col("due"))
-    grouped = judged.filter(F.col("message_group").isNotNull())
-    in_turn = (
-        grouped.transform(with_what_stands_before)
-        .transform(with_barriers)
-        .transform(only_unheld)
-        .transform(lambda rows: within_window(rows, limits.window))
+def plan(jobs: DataFrame, *, limits: Limits) -> DataFrame:
+    """`jobs` holds, of each group with a PENDING job, all that are not over, and in `read_ms` what time it is.
+
+    One exchange and one sort of what is judged: who has no group is a group alone, and what a turn depends on is asked
+    in one window. The time is a column, not a number in the plan: Spark compiles what has numbers of its own anew, and
+    Java takes as long to make that fast as an epoch does.
+    """
+    going = (
+        jobs.transform(without_expired)
+        .transform(with_state)
+        .transform(lambda rows: by_shard(rows, limits.shards))
+        .transform(with_what_stands_around)
+        .transform(lambda rows: only_unheld(rows, limits.window))
     )
-    columns = ("id", "message_group", "sequence", "created_ms", "attempt", "mode", "pool")
-    going = alone.select(*columns).unionByName(in_turn.select(*columns))
     if limits.room is not None:
-        going = going.orderBy(*ORDER).limit(limits.room)
-    return going.transform(lambda rows: as_claims(rows, limits.shards))
+        first = going.orderBy("rank", *ORDER).limit(limits.room)
+        going = first.repartitionById(limits.shards, "shard")
+    return going.transform(as_claims)
 
 
-def without_expired(jobs: DataFrame, now_ms: int) -> DataFrame:
-    expired = (F.col("status") == "PENDING") & (F.coalesce("expires_ms", F.lit(now_ms + 1)) <= now_ms)
-    return jobs.filter(~expired)
+def without_expired(jobs: DataFrame) -> DataFrame:
+    expired = (F.col("status") == "PENDING") & (F.col("expires_ms") <= F.col("read_ms"))
+    return jobs.filter(~F.coalesce(expired, F.lit(False)))
 
 
-def with_state(jobs: DataFrame, now_ms: int) -> DataFrame:
-    """due, early (its first time is still to come), retrying (it failed, and waits), out (published, no outcome)."""
+def with_state(jobs: DataFrame) -> DataFrame:
+    """due, early (its first delivery comes later), retrying (it failed, and waits), out (published, no outcome yet)."""
     pending = F.col("status") == "PENDING"
-    later = F.coalesce("scheduled_ms", F.lit(0)) > now_ms
+    later = F.coalesce("scheduled_ms", F.lit(0)) > F.col("read_ms")
     return jobs.withColumns(
         {
             "due": pending & ~later,
-            "early": pending & later & (F.col("attempt") == 1),
-            "retrying": pending & later & (F.col("attempt") > 1),
+            "early": pending & later & (F.col("tried") == 0),
+            "retrying": pending & later & (F.col("tried") != 0),
             "out": F.col("status").isin("QUEUED", "IN_PROGRESS"),
-            "lane": F.xxhash64("message_group"),
         }
     )
 
 
-def with_what_stands_before(jobs: DataFrame) -> DataFrame:
-    whole = _in_order().rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    mode = F.col("mode")
+def by_shard(jobs: DataFrame, shards: int) -> DataFrame:
+    """A group's jobs are in one shard, so that one task publishes them, one after the other."""
+    lane = F.crc32(F.coalesce("message_group", "id").cast("binary"))
+    return (
+        jobs.withColumns({"lane": lane, "alone": F.when(F.col("message_group").isNull(), F.col("id"))})
+        .withColumns({"shard": F.pmod("lane", F.lit(shards)).cast("int"), "rank": _rank()})
+        .repartitionById(shards, "shard")
+    )
+
+
+def with_what_stands_around(jobs: DataFrame) -> DataFrame:
+    group = _group()
+    before = group.rowsBetween(Window.unboundedPreceding, -1)
+    up_to_here = group.rowsBetween(Window.unboundedPreceding, 0)
+    whole = group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    mode, out = F.col("mode"), F.col("out")
+    tomorrows = F.col("early") & (mode == IMMEDIATE) & (F.col("attempt") == 1)
+    # A BLOCK_ON_ERROR job that has its turn first bars the way; but not if an error stands before it, and keeps it.
+    bars = F.when((F.col("status") == "ERROR") | F.col("retrying"), F.lit(False)).when(
+        (mode == BLOCK) & F.col("due"), F.lit(True)
+    )
+    walls = F.max((F.col("early") & (mode != IMMEDIATE)) | (out & (mode == BLOCK)))
     return jobs.withColumns(
         {
-            "trouble_before": _before((F.col("status") == "ERROR") | F.col("retrying")),
-            "early_before": _before(F.col("early") & (mode != IMMEDIATE)),
+            "wall_before": _or_not(walls.over(before)) | _or_not(F.first(bars, ignorenulls=True).over(before)),
             # An unordered job whose time has not come is in nobody's way.
-            "any_before": _before(~(F.col("early") & (mode == IMMEDIATE))),
-            "block_out": F.max(F.col("out") & (mode == BLOCK)).over(whole),
-            "next_out": F.sum((F.col("out") & (mode == NEXT)).cast("int")).over(whole),
+            "any_before": _or_not(F.max(~tomorrows).over(before)),
+            "block_out": F.max(out & (mode == BLOCK)).over(whole),
+            "next_out": F.sum((out & (mode == NEXT)).cast("int")).over(whole),
+            # Walls only become more: before one that none stands before, all of its kind go.
+            "place": F.sum((F.col("due") & (mode == NEXT)).cast("int")).over(up_to_here),
         }
     )
 
 
-def with_barriers(jobs: DataFrame) -> DataFrame:
-    """A BLOCK_ON_ERROR job bars the way while its outcome is open, unless an error keeps it from having one."""
-    will_go = (F.col("due") | F.col("early")) & ~F.col("trouble_before")
-    barrier = (F.col("mode") == BLOCK) & (F.col("out") | will_go)
-    return jobs.withColumn("barrier_before", _before(barrier))
-
-
-def only_unheld(jobs: DataFrame) -> DataFrame:
+def only_unheld(jobs: DataFrame, window: int) -> DataFrame:
     free = (
         F.when(F.col("mode") == IMMEDIATE, F.lit(True))
-        .when(F.col("mode") == NEXT, ~F.col("early_before") & ~F.col("barrier_before"))
+        .when(F.col("mode") == NEXT, ~F.col("wall_before") & (F.col("place") <= window - F.col("next_out")))
         .otherwise(~F.col("any_before") & ~F.col("block_out"))
     )
     return jobs.filter(F.col("due") & free)
 
 
-def within_window(jobs: DataFrame, window: int) -> DataFrame:
-    up_to_here = _in_order().rowsBetween(Window.unboundedPreceding, 0)
-    is_next = F.col("mode") == NEXT
-    place = F.sum(is_next.cast("int")).over(up_to_here)
-    fits = place <= window - F.col("next_out")
-    return jobs.withColumn("fits", ~is_next | fits).filter("fits")
-
-
-def as_claims(jobs: DataFrame, shards: int) -> DataFrame:
-    """A group's jobs are in one shard, so that one task publishes them, one after the other."""
-    lane = F.coalesce("message_group", "id").cast("binary")
-    in_shard = Window.partitionBy("shard").orderBy(*ORDER)
+def as_claims(jobs: DataFrame) -> DataFrame:
+    """`jobs` are partitioned by shard: a row's place in its partition is its place in its shard."""
+    place = F.monotonically_increasing_id().bitwiseAND((1 << _ROW_BITS) - 1) + 1
     return (
-        jobs.withColumn("shard", F.pmod(F.crc32(lane), F.lit(shards)).cast("int"))
-        .withColumn("seq", F.row_number().over(in_shard))
+        jobs.sortWithinPartitions("rank", *ORDER)
+        .withColumn("seq", place.cast("int"))
         .select("shard", "seq", F.col("id").alias("job_id"), "attempt", "message_group", "mode", "pool")
     )
 
 
-def _before(fact: Column) -> Column:
-    """Whether it is so for any job of the group that stands before."""
-    before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
-    return F.coalesce(F.max(fact).over(before), F.lit(False))
+def _rank() -> Column:
+    """Says of most jobs which comes first, as ORDER does, by one number: Spark compares it in place, and not the rows.
+
+    Exact for what was created within 24 days of when it is read; of what is farther away ORDER decides alone.
+    """
+    since = F.col("created_ms") - (F.col("read_ms") - 2**31)
+    return F.shiftleft(F.col("sequence").cast("long"), 32) + F.greatest(F.lit(0), F.least(since, F.lit(2**32 - 1)))
 
 
-def _in_order() -> WindowSpec:
-    # The same for every question, so that Spark sorts once; and by a number first, which it compares in place.
-    return Window.partitionBy("lane", "message_group").orderBy(*ORDER)
+def _or_not(fact: Column) -> Column:
+    """Of the first of a group nothing stands before."""
+    return F.coalesce(fact, F.lit(False))
+
+
+def _group() -> WindowSpec:
+    # By a number first, which Spark compares in place. The shard is said for the exchange: it knows these jobs by it.
+    return Window.partitionBy("lane", "message_group", "alone", "shard").orderBy(*ORDER)

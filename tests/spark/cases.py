@@ -20,6 +20,9 @@ MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 STATUSES = ("PENDING", "PENDING", "PENDING", "QUEUED", "IN_PROGRESS", "ERROR")
 FAR_MS = 253_402_300_800_000  # the year 10000
 
+TURNS = ({"attempt": 1, "tried": 0}, {"attempt": 2, "tried": 1}, {"attempt": 2, "tried": 0})
+"""The last one was put back before it was delivered: its target was known to fail."""
+
 times = st.one_of(st.none(), st.sampled_from([0, NOW_MS - 1, NOW_MS, NOW_MS + 1, FAR_MS]))
 
 
@@ -32,7 +35,7 @@ def one_job(draw: st.DrawFn, number: int) -> Job:
         status=draw(st.sampled_from(STATUSES)),
         sequence=draw(st.sampled_from([1, 99, 99, 99, 100])),
         created_ms=draw(st.integers(1, 4)),
-        attempt=draw(st.sampled_from([1, 1, 2])),
+        **draw(st.sampled_from(TURNS)),
         scheduled_ms=draw(times),
         expires_ms=draw(st.one_of(st.none(), st.none(), times)),
     )
@@ -63,9 +66,9 @@ def crowds(draw: st.DrawFn) -> list[Job]:
             message_group=chance.choice(groups),
             mode=chance.choice(modes),
             status=chance.choice(STATUSES[3:]) if chance.random() < out else "PENDING",
-            sequence=chance.choice([1, 99, 99, 100]),
-            created_ms=chance.randint(1, 30),
-            attempt=2 if chance.random() < again else 1,
+            sequence=chance.choice([-1, 1, 99, 99, 100]),
+            created_ms=chance.randint(1, 30) + chance.choice(ERAS),
+            **(chance.choice(TURNS[1:]) if chance.random() < again else TURNS[0]),
             scheduled_ms=chance.choice([NOW_MS + 1, FAR_MS]) if chance.random() < later else chance.choice(PAST),
             expires_ms=chance.choice([1, NOW_MS]) if chance.random() < expires else chance.choice([None, NOW_MS + 1]),
         )
@@ -73,6 +76,8 @@ def crowds(draw: st.DrawFn) -> list[Job]:
     ]
 
 
+ERAS = (0, 0, -(2**33), 2**33)
+"""Farther away than the plan's one number for a job's place reaches."""
 PAST = (None, None, 0, NOW_MS - 1, NOW_MS)
 
 
@@ -80,6 +85,8 @@ def put(engine: Engine, jobs: Sequence[Job]) -> None:
     """These, and no other, into the store."""
     rest = {"target_url": "", "payload": "", "pool": ""}
     rows = [dataclasses.asdict(job) | rest for job in jobs]
+    for row in rows:
+        row["last_error"] = "HTTP 500" if row.pop("tried") else None
     with writing(engine) as connection:
         connection.execute(delete(dispatch_jobs))
         if rows:

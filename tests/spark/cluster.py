@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-import tarfile
+import time
 import venv
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import pyspark
 
 from spark.pack import Packed
+from tests.acceptance.fleet_command import Process
 from tests.servers import _running, _wait_for, free_port
 from tests.spark.driver import end_session
 
@@ -22,6 +26,18 @@ PATIENCE_S = 240.0
 _SPARK_HOME = Path(pyspark.__file__).parent
 _CLASSES = "org.apache.spark.deploy"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Submitted(Process):
+    """spark-submit, which is Java's, and the driver that it has started and ends with."""
+
+    killed: ClassVar[int] = 128 + signal.SIGKILL
+
+    @cached_property
+    def pid(self) -> int:
+        """Of the driver: Java has other Pythons beside it, and some of them have just ended."""
+        found = ["pgrep", "--parent", str(self.popen.pid), "--full", "fleet_job.py"]
+        return int(subprocess.run(found, capture_output=True, text=True, check=True).stdout)
 
 
 @dataclass(frozen=True)
@@ -32,30 +48,24 @@ class Cluster:
     """All that a process of it knows: no path leads to our code or to the packages that the tests run with."""
 
     @contextmanager
-    def submitting(
-        self, packed: Packed, *words: str, **environment: str
-    ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-        """spark-submit, as docs/pipeline.md says it, from the folder that was packed: its process, and its log."""
+    def submitting(self, packed: Packed, *words: str, **environment: str) -> Iterator[Submitted]:
+        """spark-submit, as docs/pipeline.md says it, from the folder that was packed."""
         command = [
             str(_SPARK_HOME / "bin" / "spark-submit"), "--master", self.master,
             "--py-files", packed.code.name, "--archives", f"{packed.environment.name}#environment",
             "--conf", "spark.pyspark.python=./environment/bin/python", packed.job.name, *words,
         ]  # fmt: skip
-        log = self.directory / "submit.log"
+        log = self.directory / f"submit-{time.monotonic_ns()}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 command, cwd=packed.directory, env={**self.environment, **environment},
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         try:
-            yield popen, log
+            yield Submitted(popen, log)
         finally:
             end_session(popen.pid)
-
-    def submit(self, packed: Packed, *words: str, **environment: str) -> tuple[int, str]:
-        """To its end: exit code and output."""
-        with self.submitting(packed, *words, **environment) as (popen, log):
-            return popen.wait(PATIENCE_S), log.read_text(errors="replace")
+            popen.wait()
 
     def executors(self) -> list[Path]:
         """A folder for each that ran here, of all applications."""
@@ -102,5 +112,7 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
 
 def unpack_environment(packed: Packed) -> None:
     """For the driver, which runs where it was submitted."""
-    with tarfile.open(packed.environment) as archive:
-        archive.extractall(packed.directory / "environment", filter="tar")
+    there = packed.directory / "environment"
+    there.mkdir(exist_ok=True)
+    # As its user does; Debian 12's own Python cannot say `filter` to tarfile, and later ones want it said.
+    subprocess.run(["tar", "-xf", packed.environment, "-C", there], check=True)

@@ -63,5 +63,5 @@ def test_once_does_nothing_while_another_leads(ground: Ground, fleet: Fleet) -> 
     with ground.leading():
         done = fleet.run("feed", "once", FLEET_LEASE_TTL_MS="300")
     assert done.code == 1
-    assert "feeds the queue: nothing was done here" in done.err
+    assert "feeds the queue: stop it first, nothing was done here" in done.err
     assert ground.states() == {("PENDING", 1): 1}

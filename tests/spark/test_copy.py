@@ -10,7 +10,7 @@ from fleet.errors import JobStoreError
 from fleet.jobs.database import open_engine, parse_url, reading_in_parts, writing
 from fleet.jobs.schema import claims, migrate
 from spark.sources import copy
-from spark.sources.copy import insert_rows, select_rows
+from spark.sources.copy import insert_new_rows, insert_rows, select_rows
 
 HARD = [
     None,
@@ -63,3 +63,16 @@ def test_what_the_database_refuses_is_said_in_our_words(database_url: str) -> No
         schema = pa.schema([("id", pa.string())])
         list(select_rows(connection, select(text("id")).select_from(text("nowhere")), schema))
     engine.dispose()
+
+
+def test_only_what_is_new_goes_in_and_is_counted(database_url: str) -> None:
+    engine = open_engine(parse_url(database_url), connections=1)
+    migrate(engine)
+    first, both = table(HARD[:4]), table(HARD)
+    for rows, new in ((first, 4), (first, 0), (both, len(HARD) - 4), (both, 0)):
+        with writing(engine) as connection:
+            assert insert_new_rows(connection, claims, rows) == new
+    with engine.connect() as connection:
+        found = connection.execute(select(claims.c.msg_group).order_by(claims.c.seq)).scalars().all()
+    engine.dispose()
+    assert found == HARD

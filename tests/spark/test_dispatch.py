@@ -9,9 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, func, select, update
 
-from fleet.errors import Fenced, FleetError
+from fleet.errors import Fenced, FleetError, JobStoreError
+from fleet.jobs.schema import claims, epochs
+from spark.aside import begun
 from spark.explain import explain
+from spark.jobs import dispatch
+from spark.sources import ledger
 from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
 
@@ -76,8 +81,6 @@ def test_a_second_driver_publishes_nothing(ground: Ground) -> None:
 
 def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground) -> None:
     """It froze an epoch, fell asleep, and wakes up when its successor has published that epoch."""
-    from spark.jobs import dispatch
-
     ground.add(10, groups=10)
     with ground.leading() as old:
         epoch = dispatch.freeze(old.setup, most=100)
@@ -88,13 +91,11 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
         with pytest.raises(Fenced):
             dispatch.publish(dataclasses.replace(old.setup, line=_Sleepwalker(old.setup.line.fence)), epoch)  # type: ignore[arg-type]
         with pytest.raises(Fenced):
-            old.setup.ledger.mark(epoch.number, fence=old.setup.line.fence, now_ms=0)
+            old.setup.ledger.mark(epoch.number, jobs=epoch.jobs, fence=old.setup.line.fence, now_ms=0)
     assert len(ground.drain()) == 10
 
 
 def test_what_was_refused_stays_refused_when_the_driver_dies_before_the_mark(ground: Ground) -> None:
-    from spark.jobs import dispatch
-
     (bad,) = ground.add(1, groups=1, pool="P" * 200)
     with ground.leading() as old:
         epoch = dispatch.freeze(old.setup, most=10)
@@ -106,6 +107,63 @@ def test_what_was_refused_stays_refused_when_the_driver_dies_before_the_mark(gro
     assert ground.drain() == []
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_large_epoch_is_marked_by_two_and_one_of_them_that_fails_leaves_the_rest_to_the_next_driver(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_MANY", 2)
+    ground.add(45, groups=9)
+    with ground.leading() as feed:
+        assert feed.once().queued == 45
+    ground.add(45, groups=9)
+
+    def fails(work: Callable[[], Any], *, name: str) -> Any:
+        def fail() -> None:
+            raise JobStoreError("deadlock detected")
+
+        return begun(fail, name=name)
+
+    with ground.leading() as feed:
+        monkeypatch.setattr(ledger, "begun", fails)
+        with pytest.raises(JobStoreError):
+            feed.step()
+        half = ground.states()[("PENDING", 1)]
+        assert 0 < half < 45
+        monkeypatch.setattr(ledger, "begun", begun)
+        feed.begin()
+        assert feed.totals.queued == half
+    assert ground.states() == {("QUEUED", 1): 90}
+    assert len(ground.drain()) == 90
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_was_claimed_long_ago_is_forgotten(ground: Ground) -> None:
+    def claimed() -> int:
+        with ground.store.engine.connect() as connection:
+            return connection.execute(select(func.count()).select_from(claims)).scalar_one()
+
+    with ground.leading() as feed:
+        for _ in range(2):
+            ground.add(5, groups=5)
+            feed.once()
+        assert claimed() == 10
+        with ground.store.engine.connect() as connection, connection.begin():
+            connection.execute(update(epochs).where(epochs.c.epoch == 2).values(marked_ms=1))
+        feed.once()
+    assert claimed() == 5
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_claims_that_somebody_has_deleted_keep_no_driver_from_going_on(ground: Ground) -> None:
+    ground.add(5, groups=5)
+    with ground.leading() as feed:
+        assert dispatch.freeze(feed.setup, most=10) is not None
+    with ground.store.engine.connect() as connection, connection.begin():
+        connection.execute(delete(claims))
+    with ground.leading() as feed:
+        assert feed.once().sent == 5
+
+
 class _Sleepwalker:
     """A line that still believes in its lead."""
 
@@ -114,6 +172,9 @@ class _Sleepwalker:
 
     def attend(self, work: Callable[[], Any], **_: object) -> Any:
         return work()
+
+    def still_leads(self, _fence: int) -> bool:
+        return True
 
 
 def test_a_job_that_no_router_would_take_ends_in_error_and_stops_no_other(ground: Ground) -> None:
@@ -125,6 +186,32 @@ def test_a_job_that_no_router_would_take_ends_in_error_and_stops_no_other(ground
     job = ground.store.job(bad)
     assert job is not None
     assert (job.status, job.last_error) == ("ERROR", "poolCode has 200 characters, the limit is 128")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_its_group_holds_is_planned_again_when_something_has_changed(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = ground.add(2, groups=1, modes=("BLOCK_ON_ERROR",))
+    planned: list[object] = []
+    with ground.leading() as feed:
+        assert feed.once().sent == 1
+        freeze = dispatch.freeze
+
+        def seen(*said: Any, **more: Any) -> Any:
+            planned.append(freeze(*said, **more))
+            return planned[-1]
+
+        monkeypatch.setattr(dispatch, "freeze", seen)
+        assert (feed.step(), planned) == (False, [])
+        ground.set_all([first], status="COMPLETED")
+        assert (feed.step(), len(planned)) == (True, 1)
+        assert (feed.step(), feed.totals.sent) == (False, 2)
+        ground.add(1, groups=1, modes=("BLOCK_ON_ERROR",))
+        assert (feed.step(), len(planned), planned[-1]) == (False, 2, None)
+        # What changes no number is seen a little later.
+        monkeypatch.setattr("spark.feed._HELD_S", 0.0)
+        assert (feed.step(), len(planned)) == (False, 3)
 
 
 def test_a_job_that_has_expired_is_not_published(ground: Ground) -> None:

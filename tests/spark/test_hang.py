@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import Connection, Table
 
 from fleet.errors import Fenced, JobStoreError
+from fleet.jobs import database
 from spark.line import Line
 from spark.sources import ledger
 from spark.sources.copy import insert_rows
@@ -58,6 +59,29 @@ def test_a_driver_that_hangs_or_is_stopped_in_publish_is_replaced_and_does_nothi
         assert works.store.stats()["QUEUED"] == JOBS
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_driver_whose_java_is_killed_in_publish_ends_with_one_line_and_the_next_one_goes_on(
+    tmp_path: Path, redis_server: RedisServer, database_url: str
+) -> None:
+    with the_works(tmp_path, redis_server, database_url) as works:
+        works.add(JOBS, groups=JOBS)
+        first = works.start_driver("feed-publishing:stop-driver:2")
+        works.says(first, "leading")
+        works.wait(lambda: _is_stopped(first), "not stopped")
+        (java,) = (child for child in psutil.Process(first.popen.pid).children() if "java" in child.name())
+        java.kill()
+        first.popen.send_signal(signal.SIGCONT)
+        assert first.popen.wait(30) == 1
+        # Nothing of what Java says at each start. Its Python workers may say that they have lost it.
+        said = first.text().splitlines()
+        assert said[0] == "leading"
+        assert said.count("fleet: Spark has ended") == 1, first.text()
+        last = works.start_driver()
+        works.wait(lambda: works.store.stats()["QUEUED"] == JOBS, "not all queued")
+        assert (works.published.count, works.published.twice()) == (JOBS, [])
+        assert last.stop() == 0
+
+
 def _is_stopped(driver: Process) -> bool:
     return psutil.Process(driver.popen.pid).status() == psutil.STATUS_STOPPED
 
@@ -98,8 +122,9 @@ def test_nobody_keeps_the_lead_of_a_driver_whose_own_thread_hangs(redis_server: 
 def test_a_driver_that_is_stopped_in_a_transaction_holds_nobody_up(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "ASLEEP_MS", 300)
     begun, wakes, drivers = threading.Event(), threading.Event(), Ledger(ground.store.engine)
+    monkeypatch.setattr(database, "ASLEEP_MS", 300)
+    sleeper = Ledger(database.open_engine(database.parse_url(ground.database)))
     claims = pa.table({"shard": [0], "seq": [1], "job_id": ["a"], "attempt": [1], "message_group": ["g"]})
 
     def falls_asleep(connection: Connection, table: Table, rows: pa.Table) -> None:
@@ -109,7 +134,7 @@ def test_a_driver_that_is_stopped_in_a_transaction_holds_nobody_up(
 
     monkeypatch.setattr(ledger, "insert_rows", falls_asleep)
     with ThreadPoolExecutor() as threads:
-        freezing = threads.submit(drivers.freeze, claims, fence=1, now_ms=1)
+        freezing = threads.submit(sleeper.freeze, claims, fence=1, now_ms=1)
         assert begun.wait(10)
         try:
             drivers.begin(fence=2, now_ms=2)

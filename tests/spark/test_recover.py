@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -91,6 +92,28 @@ def test_what_a_router_has_in_hand_is_not_lost(ground: Ground) -> None:
         assert feed.recover() == Recovered(1, 1)
     found = {job.id: (job.status, job.attempt) for job in ground.store.jobs()}
     assert found == {first: ("QUEUED", 1), second: ("PENDING", 2)}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_messages_of_many_groups_that_wait_for_another_try_are_not_lost(ground: Ground) -> None:
+    """The oldest of them is to be shown last: whoever looks at the next few only takes it for gone."""
+    with ground.leading(stale_queued_threshold_minutes=0) as feed:
+        for epoch in ("first", "second"):
+            ground.add(100, groups=100, group=epoch)
+            feed.once()
+        asyncio.run(give_back_the_newest_first(ground))
+        assert feed.recover() == Recovered(0, 0)
+    assert ground.states() == {("QUEUED", 1): 200}
+
+
+async def give_back_the_newest_first(ground: Ground) -> None:
+    async with connected(ground.redis.url) as client:
+        queue = OwnQueue(client, QUEUE)
+        shown, _ = await queue.receive(1000, visibility_ms=60_000)
+        assert len(shown) == 200
+        for place, one in enumerate(reversed(shown)):
+            again = Conclusion(one.number, one.count, one.group, "give back", 30_000 + 10 * place)
+            assert await queue.conclude([again]) == [True]
 
 
 async def lose_the_oldest(ground: Ground) -> None:

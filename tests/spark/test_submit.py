@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import signal
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import func, select
 
-from fleet.jobs.schema import claims, epochs
 from spark.pack import Packed, pack
-from tests.acceptance.fleet_command import Fleet
+from tests.acceptance.fleet_command import Fleet, Process, until
+from tests.servers import RedisServer
 from tests.spark.cluster import PATIENCE_S, Cluster, running_cluster, unpack_environment
 from tests.spark.driver import Ground
-from tests.stage import until
+from tests.spark.story import PLACES, killed_and_judged
+from tests.spark.works import the_works
 
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
-JOBS, GROUPS = 6000, 500
-MOST_OUT = {"IMMEDIATE": JOBS, "NEXT_ON_ERROR": 10, "BLOCK_ON_ERROR": 1}
-"""Of one group, before any outcome is known."""
+NOT_SUBMITTED = ("FLEET_DATA_DIR", "FLEET_CONFIG", "FLEET_FEED_MASTER", "JDK_JAVA_OPTIONS")
+"""Of another machine, or said to spark-submit itself."""
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
@@ -49,7 +45,6 @@ def environment(ground: Ground) -> dict[str, str]:
         "FLEET_DATABASE_APP_KEY": "k",
         "FLEET_LEASE_TTL_MS": str(ground.ttl_ms),
         "FLEET_FEED_SHARDS": str(ground.feed.shards),
-        "DISPATCH_SCHEDULER_BATCH_SIZE": str(ground.feed.batch_size),
     }
 
 
@@ -61,32 +56,39 @@ def executors_used_what_was_packed(cluster: Cluster, there: Collection[Path] = (
         assert (executor / "environment/packages/sqlalchemy/__pycache__").is_dir(), f"{executor}: from elsewhere"
 
 
-def test_a_submitted_driver_that_is_killed_is_finished_by_the_next_and_executors_need_only_what_was_packed(
-    ground: Ground, cluster: Cluster, packed: Packed
+@pytest.mark.parametrize(
+    ("jobs", "groups", "places"),
+    [
+        pytest.param(1500, 300, PLACES[-1:], id="short"),
+        pytest.param(20_000, 500, PLACES, marks=pytest.mark.long, id="whole"),
+    ],
+)
+def test_submitted_drivers_are_killed_and_no_job_is_lost_doubled_or_out_of_order(
+    tmp_path: Path,
+    redis_server: RedisServer,
+    database_url: str,
+    cluster: Cluster,
+    packed: Packed,
+    jobs: int,
+    groups: int,
+    places: Sequence[str],
 ) -> None:
+    """As `test_whole.py`, with drivers that were packed and submitted, and executors that need nothing else.
+
+    A killed driver's executors are processes of others here, and may go on for a moment.
+    """
     bare = [str(cluster.directory / "python" / "bin" / "python3"), "-c", "import sqlalchemy"]
     assert subprocess.run(bare, env=dict(cluster.environment), capture_output=True).returncode == 1
-    added = ground.add(JOBS, groups=GROUPS, modes=MODES)
-    ground.feed = dataclasses.replace(ground.feed, batch_size=4000)
-    settings = environment(ground)
+    there = set(cluster.executors())
 
-    killed, said = cluster.submit(packed, "feed", "once", **settings, FLEET_FAILPOINT="feed-publishing:kill-driver:3")
-    assert killed == 128 + signal.SIGKILL, said[-3000:]
-    with ground.store.engine.connect() as connection:
-        states = connection.execute(select(epochs.c.state).order_by(epochs.c.epoch)).scalars().all()
-        frozen = connection.execute(select(func.count()).select_from(claims)).scalar_one()
-    assert states[-1] == "frozen"
-    assert frozen > 0
+    def submitting(environment: Mapping[str, str]) -> AbstractContextManager[Process]:
+        settings = {name: value for name, value in environment.items() if name not in NOT_SUBMITTED}
+        return cluster.submitting(packed, "feed", "run", **settings)
 
-    code, said = cluster.submit(packed, "feed", "once", "--json", **settings)
-    assert code == 0, said[-3000:]
-    totals = json.loads(next(line for line in said.splitlines() if line.startswith('{"events"')))
-    assert totals["inQueueAlready"] > 0
-    held = {job for place, job in enumerate(added) if place // GROUPS >= MOST_OUT[MODES[place % GROUPS % 3]]}
-    assert totals["queued"] == JOBS - len(held)
-    ground.judge(set(added) - held, ground.drain())
-    assert ground.states() == {("QUEUED", 1): JOBS - len(held), ("PENDING", 1): len(held)}
-    executors_used_what_was_packed(cluster)
+    feed = {"FLEET_FEED_BATCH_SIZE": str(jobs // 4)}
+    with the_works(tmp_path, redis_server, database_url, feed, launch=submitting) as works:
+        killed_and_judged(works, jobs, groups, places=places)
+    executors_used_what_was_packed(cluster, there)
 
 
 def test_an_installed_fleet_ships_what_executors_need_by_itself(
@@ -114,12 +116,12 @@ def test_a_submitted_driver_that_is_told_to_stop_leaves_nothing_behind(
     ground: Ground, cluster: Cluster, packed: Packed
 ) -> None:
     ground.add(60, groups=30)
-    with cluster.submitting(packed, "feed", "run", **environment(ground)) as (popen, log):
-        until(lambda: ground.states() == {("QUEUED", 1): 60}, PATIENCE_S, log.read_text)
-        family = psutil.Process(popen.pid).children(recursive=True)
+    with cluster.submitting(packed, "feed", "run", **environment(ground)) as submitted:
+        until(lambda: ground.states() == {("QUEUED", 1): 60}, why=submitted.text, patience_s=PATIENCE_S)
+        family = submitted.family()
         assert family, "spark-submit runs the driver as a process of its own"
-        popen.terminate()
-        popen.wait(PATIENCE_S)
+        submitted.popen.terminate()
+        submitted.popen.wait(PATIENCE_S)
         gone, alive = psutil.wait_procs(family, timeout=30)
         assert (len(gone), alive) == (len(family), [])
     with ground.leading() as feed:

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleet_command import Process
 from tests.servers import RedisServer
 from tests.spark.driver import Ground
-from tests.spark.works import STAYS_MS, Verdict, Works, the_works, verdict
-
-PLACES = ("feed-marked:kill:1", "feed-frozen:kill:1", "feed-publishing:kill-driver:1", "feed-published:kill:1")
-"""PIPELINE's four: at the end of the epoch, after the claim, in the middle of publishing, before the mark."""
+from tests.spark.story import killed_and_judged
+from tests.spark.works import tell, the_works, verdict
 
 
 @pytest.mark.parametrize(
@@ -30,55 +27,7 @@ def test_drivers_and_a_server_are_killed_and_no_job_is_lost_doubled_or_out_of_or
     tmp_path: Path, redis_server: RedisServer, database_url: str, jobs: int, groups: int
 ) -> None:
     with the_works(tmp_path, redis_server, database_url, {"FLEET_FEED_BATCH_SIZE": str(jobs // 4)}) as works:
-        worker = works.start_router()
-        portion = jobs // 2 // (len(PLACES) + 1)
-        works.add(jobs - portion * (len(PLACES) + 1), groups=groups)
-        server, leader = works.start_server(), works.start_driver(PLACES[0])
-        works.says(leader, "leading")
-        in_doubt = _kill_in_mid_delivery(works, server)
-        for number, place in enumerate(PLACES):
-            if place.startswith("feed-publishing"):
-                # Asleep until all of the epoch is in the queue: what it had delivered would not be published again.
-                worker.popen.send_signal(signal.SIGSTOP)
-            successor = works.start_driver((*PLACES, "")[number + 1])
-            works.wait(lambda leader=leader: leader.popen.poll() is not None, f"no kill at {place}")  # type: ignore[misc]
-            assert leader.popen.returncode == -signal.SIGKILL, leader.text()
-            _tell(works, f"killed at {place}")
-            if place.startswith("feed-published"):
-                worker.popen.send_signal(signal.SIGCONT)
-            works.add(portion, groups=groups)
-            works.says(successor, "leading")
-            leader = successor
-        last = works.start_driver(ttl_ms=STAYS_MS)
-        works.says(last, "standing by")
-        _kill_in_publish(works, leader)
-        works.add(portion, groups=groups)
-        works.says(last, "leading")
-        idle = works.start_driver()
-        works.wait(works.settled, "not settled", limit_s=120 + jobs / 30, every_s=0.3)
-        _judge(works, jobs, in_doubt)
-        # What ended in error goes once more, and what waited behind it goes on.
-        works.endpoint.healed = True
-        assert works.store.retry_all() > 0
-        works.wait(lambda: works.store.stats()["COMPLETED"] == jobs, "not delivered", limit_s=120 + jobs / 30)
-        assert _judge(works, jobs, in_doubt).delivered == jobs
-        assert "standing by" in idle.text() and "leading" not in idle.text()
-        assert idle.stop() == 0
-        assert "0 published in 0 epochs" in idle.text()
-        assert last.stop() == 0
-
-
-def _judge(works: Works, jobs: int, in_doubt: set[str]) -> Verdict:
-    found = verdict(works)
-    _tell(works, found.line())
-    assert len(works.paths) == jobs == found.jobs
-    assert found.lost == []
-    assert found.published_twice == []
-    assert works.claimed() == found.published
-    assert found.out_of_order == []
-    assert found.after_an_error == []
-    assert {one.rpartition(":")[0] for one in found.delivered_twice} <= in_doubt
-    return found
+        killed_and_judged(works, jobs, groups)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -105,53 +54,15 @@ def test_a_ledger_that_is_deleted_and_a_redis_that_is_emptied_cost_no_job(
             client.flushall()
         in_doubt = works.in_progress()
         worker.popen.send_signal(signal.SIGCONT)
-        _tell(works, "emptied Redis")
+        tell(works, "emptied Redis")
         works.wait(lambda: "recovered" in second.text(), "nothing recovered")
         works.wait(works.settled, "not settled", every_s=0.3)
         found = verdict(works)
-        _tell(works, found.line())
+        tell(works, found.line())
         assert found.lost == []
         assert found.after_an_error == []
         good = Counter(one.job for one in works.endpoint.seen if one.good)
         assert {job for job, times in good.items() if times > 1} <= in_doubt
-
-
-def _kill_in_mid_delivery(works: Works, server: Process) -> set[str]:
-    """Its jobs are in doubt: what was answered, if anything, it has told nobody."""
-    works.wait(lambda: works.endpoint.under_way >= 8, "the endpoint has little to do", every_s=0.001)
-    server.popen.kill()
-    server.popen.wait()
-    in_doubt = works.in_progress()
-    assert in_doubt
-    works.start_server()
-    _tell(works, f"server killed with {len(in_doubt)} jobs under way")
-    return in_doubt
-
-
-def _kill_in_publish(works: Works, leader: Process) -> None:
-    """When the queue has a random share of an epoch, between freeze and `published` as the ledger has it."""
-    number = works.newest_epoch().number
-    for _ in range(50):
-        works.wait(lambda number=number: works.newest_epoch().number > number, "no further epoch", every_s=0.002)  # type: ignore[misc]
-        epoch, before = works.newest_epoch(), works.published.count
-        number, share = epoch.number, works.dice.randrange(max(1, epoch.jobs))
-        works.wait(
-            lambda number=number, enough=before + share: (  # type: ignore[misc]
-                works.published.count >= enough or not works.is_in_publish(number)
-            ),
-            "neither published nor not",
-            every_s=0.001,
-        )
-        if works.is_in_publish(number):
-            break
-    leader.popen.kill()
-    leader.popen.wait()
-    assert works.is_in_publish(number)
-    _tell(works, f"killed in publish, {works.published.count - before} of {epoch.jobs} messages in")
-
-
-def _tell(works: Works, what: str) -> None:
-    print(f"{time.monotonic() - works.began_s:5.1f} s: {what}; {len(works.endpoint.seen)} deliveries so far")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -6,8 +6,8 @@ import json
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ STAYS_MS = 10_000
 """Of a driver that is not killed, and must not lose its lead because the machine is busy."""
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 BLOCK, NEXT = "BLOCK_ON_ERROR", "NEXT_ON_ERROR"
+Launch = Callable[[Mapping[str, str]], AbstractContextManager[Process]]
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -44,6 +45,8 @@ class Works:
     dice: random.Random
     stack: ExitStack
     feed: dict[str, str] = field(default_factory=dict)
+    launch: Launch | None = None
+    """How a driver is started; None: by `fleet feed run`."""
     drivers: list[Process] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
     """Of each job that was added, what its endpoint is."""
@@ -99,8 +102,12 @@ class Works:
         return server
 
     def start_driver(self, failpoint: str = "", *, ttl_ms: int = TTL_MS) -> Process:
-        driver = self.start("feed", "run", FLEET_FAILPOINT=failpoint, FLEET_LEASE_TTL_MS=str(ttl_ms))
-        self.stack.callback(end_session, driver.popen.pid)
+        environment = {"FLEET_FAILPOINT": failpoint, "FLEET_LEASE_TTL_MS": str(ttl_ms)}
+        if self.launch is None:
+            driver = self.start("feed", "run", **environment)
+            self.stack.callback(end_session, driver.popen.pid)
+        else:
+            driver = self.stack.enter_context(self.launch({**self.fleet.environment, **environment}))
         self.drivers.append(driver)
         return driver
 
@@ -146,8 +153,9 @@ class Works:
         self.wait(said, words)
 
     def describe(self) -> str:
-        logs = (f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in self.directory.glob("*.log"))
-        return f"{self.store.stats()}, {len(self.endpoint.seen)} deliveries\n" + "\n".join(logs)
+        logs = {*self.directory.glob("*.log"), *(driver.log for driver in self.drivers)}
+        texts = (f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in sorted(logs))
+        return f"{self.store.stats()}, {len(self.endpoint.seen)} deliveries\n" + "\n".join(texts)
 
     def newest_epoch(self) -> Epoch:
         question = select(epochs.c.epoch, epochs.c.state, epochs.c.jobs).order_by(epochs.c.epoch.desc())
@@ -199,7 +207,13 @@ def place(job: Job) -> tuple[int, int, str]:
 
 @contextmanager
 def the_works(
-    directory: Path, redis: RedisServer, database: str, feed: dict[str, str] | None = None, *, latency_ms: float = 20
+    directory: Path,
+    redis: RedisServer,
+    database: str,
+    feed: dict[str, str] | None = None,
+    *,
+    launch: Launch | None = None,
+    latency_ms: float = 20,
 ) -> Iterator[Works]:
     seed = random.randrange(1_000_000)
     print(f"\nseed {seed}")
@@ -208,7 +222,7 @@ def the_works(
         a_record_of(QUEUE, port=redis.port) as published,
         ExitStack() as stack,
     ):
-        yield Works(directory, redis, database, endpoint, published, random.Random(seed), stack, feed or {})
+        yield Works(directory, redis, database, endpoint, published, random.Random(seed), stack, feed or {}, launch)
 
 
 # The verdict -----------------------------------------------------------------------------------------
@@ -238,6 +252,24 @@ class Verdict:
             [f"{self.jobs} jobs, {self.published} published, {self.deliveries} deliveries, {self.delivered} delivered"]
             + [f"{len(found)} {what}" for what, found in named]
         )
+
+
+def judge(works: Works, jobs: int, in_doubt: Set[str] = frozenset()) -> Verdict:
+    """None lost, doubled or out of order; `in_doubt` may have been delivered twice."""
+    found = verdict(works)
+    tell(works, found.line())
+    assert len(works.paths) == jobs == found.jobs
+    assert found.lost == []
+    assert found.published_twice == []
+    assert works.claimed() == found.published
+    assert found.out_of_order == []
+    assert found.after_an_error == []
+    assert {one.rpartition(":")[0] for one in found.delivered_twice} <= in_doubt
+    return found
+
+
+def tell(works: Works, what: str) -> None:
+    print(f"{time.monotonic() - works.began_s:5.1f} s: {what}; {len(works.endpoint.seen)} deliveries so far")
 
 
 def verdict(works: Works) -> Verdict:

@@ -58,8 +58,8 @@ def test_the_environment_runs_the_machines_own_python_with_the_packages_beside_i
     assert {"packages/click/__init__.py", "packages/hiredis/__init__.py"} <= set(found)
     assert [name for name in found if name.startswith("/") or ".." in name or name.endswith(".pyc")] == []
     elsewhere = tmp_path / "elsewhere"
-    with tarfile.open(packed.environment) as archive:
-        archive.extractall(elsewhere, filter="data")
+    elsewhere.mkdir()
+    subprocess.run(["tar", "-xf", packed.environment, "-C", elsewhere], check=True)
     python = str(elsewhere / "bin" / "python")
     path = str(Path(sys.executable).parent) + ":/usr/bin:/bin"
     asked = [python, "-c", "import hiredis; print(hiredis.__file__)"]

@@ -49,6 +49,17 @@ def test_what_was_held_back_is_told_when_it_rests_and_at_the_end() -> None:
     assert desk.lines[2:] == ["epoch 3: 100 jobs published, 200/s, lag 0.4 s"]
 
 
+def test_what_waits_for_its_groups_stands_behind_the_epoch_before_it() -> None:
+    desk = Desk()
+    desk.epoch(1)
+    desk.epoch(2)
+    desk.progress.held(waiting=7, lag_s=12, why="for others of their groups")
+    desk.progress.flush()
+    assert desk.lines[1:] == [
+        "epoch 2: 100 jobs published, 200/s, 7 wait for others of their groups, the oldest for 12.0 s"
+    ]
+
+
 def test_a_log_is_told_once_a_minute_that_nothing_can_go_and_not_of_every_step() -> None:
     desk = Desk()
     for _ in range(1300):

@@ -40,10 +40,11 @@ def test_a_job_without_a_pool_goes_to_the_one_that_is_configured_for_such(of_job
         ("NEXT_ON_ERROR", "g", ("g", "BLOCK_ON_ERROR")),
         ("BLOCK_ON_ERROR", "g", ("g", "BLOCK_ON_ERROR")),
         ("IMMEDIATE", "g", (None, "IMMEDIATE")),
-        ("NEXT_ON_ERROR", None, (None, "NEXT_ON_ERROR")),
+        ("NEXT_ON_ERROR", None, (None, "IMMEDIATE")),
+        ("BLOCK_ON_ERROR", None, (None, "IMMEDIATE")),
     ],
 )
-def test_no_ordered_job_is_overtaken_where_our_own_server_fails(
+def test_no_ordered_job_is_overtaken_where_our_own_server_fails_and_no_other_waits_at_the_router(
     mode: DispatchMode, group: str | None, at_router: tuple[str | None, str]
 ) -> None:
     message = said_of(Row("a", 1, group, mode, "P"))
