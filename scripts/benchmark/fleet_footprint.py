@@ -19,6 +19,8 @@ from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
 _IDLE_POOLS = 1_000
 _IDLE_S = 20.0
 _MOMENT_S = 0.5
+_HOUSEKEEPING = 20
+"""Calls of a moment that a house at rest makes however few its pools are: heartbeats, leads, sweeps."""
 _MEMORY_COUNT = 100_000
 _STEADY_S = 0.5
 _STEP_S = 0.05
@@ -43,6 +45,7 @@ class Idle:
         if ground.short:
             # The pools are what it is about; only the time is cut.
             pools = _IDLE_POOLS if seconds > 1.0 else pools
+        at_rest = max(pools / 20, _HOUSEKEEPING)
         with house(ground) as home, source_depth(home.queue_uri) as depth:
             depth()
             home.write_config([{"code": f"IDLE-{number}", "concurrency": 10} for number in range(pools)])
@@ -50,7 +53,7 @@ class Idle:
             with home.crew(workers=1, coordinators=1, synced=True) as crew:
                 # The syncer's call for each pool and the worker's first question, and another when it subscribes.
                 crew.await_that("asking every pool once", lambda: _script_calls(home.client) >= 2 * pools)
-                crew.await_that("coming to rest", lambda: _calls_in_a_moment(home.client) < pools / 20)
+                crew.await_that("coming to rest", lambda: _calls_in_a_moment(home.client) < at_rest)
                 pids = {**crew.pids(), "redis": home.server.pid}
                 ground.say(f"idle for {seconds:.0f} s")
                 calls = _script_calls(home.client)

@@ -118,7 +118,7 @@ SCENARIOS = (
         count=_LOOP,
         timed=_loop,
         warm_ups=WARM_UPS,
-        settings=("one epoch", "20000 an epoch"),
+        settings=("one epoch", "100000 an epoch"),
         budgets=(Budget(of="poller", at_least=1.0),),
     ),
     Pipeline(

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from benchmark.pipeline_jobs import ENDPOINT, KEY, NOW_MS, WARM_UPS, add_events, add_to_store, warm_up
+from benchmark.pipeline_parts import parts
 from benchmark.timing import Stretch, one_core, stay_on
 from fleet.settings import DatabaseSettings, FeedSettings, RedisSettings, Settings
 from spark import schemas
@@ -48,8 +51,9 @@ def backfill(spec: Spec) -> None:
             _publish(spark, spec.warm_up, _to(spec, "fleet://warm-up"))
         stretch = Stretch(spec.servers)
         stretch.begin()
-        sent = _publish(spark, spec.jobs, _to(spec, spec.queue))
-        stretch.end(spec.count, sent=sent)
+        with parts(spec.count) as where:
+            sent = _publish(spark, spec.jobs, _to(spec, spec.queue))
+        stretch.end(spec.count, sent=sent, **where)
     finally:
         spark.close()
 
@@ -57,7 +61,7 @@ def backfill(spec: Spec) -> None:
 def _publish(spark: Spark, path: str, to: Destination) -> int:
     limits = Limits(window=FeedSettings().window, room=None, shards=1)
     jobs = spark.session.read.schema(schemas.TO_PLAN).parquet(path)
-    going = plan(jobs, now_ms=NOW_MS, limits=limits)
+    going = plan(jobs.withColumn("read_ms", F.lit(NOW_MS)), limits=limits)
     said = going.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
     if trouble := [row.trouble for row in said if row.trouble]:
         raise SystemExit(trouble[0])
@@ -79,8 +83,9 @@ def loop(spec: Spec) -> None:
         epochs, queued = feed.totals.epochs, feed.totals.queued
         stretch = Stretch(spec.servers)
         stretch.begin()
-        feed.once()
-        stretch.end(spec.count, sent=feed.totals.queued - queued, epochs=feed.totals.epochs - epochs)
+        with parts(spec.count) as where:
+            feed.once()
+        stretch.end(spec.count, sent=feed.totals.queued - queued, epochs=feed.totals.epochs - epochs, **where)
 
 
 def fanned_out(spec: Spec) -> None:

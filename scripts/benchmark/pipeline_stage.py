@@ -116,7 +116,7 @@ def around() -> dict[str, Any]:
 
 def measured(said: Mapping[str, Any], *, problems: list[str], note: str = "") -> Measurement:
     details = {name: value for name, value in said.items() if name != "count"}
-    parts = [f"{name.removesuffix('_us')} {value:.1f}" for name, value in said.items() if name.endswith("_us")]
+    parts = [f"{name} {said[f'{name}_us']:.1f}" for name in ("program", "redis", "postgres") if f"{name}_us" in said]
     return Measurement(
         value=said["count"] / said["seconds"],
         unit="jobs/s",

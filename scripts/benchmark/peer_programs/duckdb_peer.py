@@ -19,39 +19,33 @@ PLAN = """
 WITH judged AS (
   SELECT *,
     status = 'PENDING' AND coalesce(scheduled_ms, 0) <= $now AS due,
-    status = 'PENDING' AND coalesce(scheduled_ms, 0) > $now AND attempt = 1 AS early,
-    status = 'PENDING' AND coalesce(scheduled_ms, 0) > $now AND attempt > 1 AS retrying,
+    status = 'PENDING' AND coalesce(scheduled_ms, 0) > $now AND tried = 0 AS early,
+    status = 'PENDING' AND coalesce(scheduled_ms, 0) > $now AND tried <> 0 AS retrying,
     status IN ('QUEUED', 'IN_PROGRESS') AS is_out
   FROM read_parquet($path) WHERE NOT (status = 'PENDING' AND coalesce(expires_ms, $now + 1) <= $now)
-), before AS (
+), around AS (
   SELECT *,
-    coalesce(bool_or(status = 'ERROR' OR retrying) OVER earlier, false) AS trouble_before,
-    coalesce(bool_or(early AND mode <> 'IMMEDIATE') OVER earlier, false) AS early_before,
-    coalesce(bool_or(NOT (early AND mode = 'IMMEDIATE')) OVER earlier, false) AS any_before,
+    coalesce(bool_or(early AND mode <> 'IMMEDIATE' OR is_out AND mode = 'BLOCK_ON_ERROR') OVER earlier, false)
+      OR coalesce(first_value(CASE WHEN status = 'ERROR' OR retrying THEN false
+                                   WHEN mode = 'BLOCK_ON_ERROR' AND due THEN true END IGNORE NULLS) OVER earlier, false)
+      AS wall_before,
+    coalesce(bool_or(NOT (early AND mode = 'IMMEDIATE' AND attempt = 1)) OVER earlier, false) AS any_before,
     bool_or(is_out AND mode = 'BLOCK_ON_ERROR') OVER whole AS block_out,
-    count(*) FILTER (is_out AND mode = 'NEXT_ON_ERROR') OVER whole AS next_out
+    count(*) FILTER (is_out AND mode = 'NEXT_ON_ERROR') OVER whole AS next_out,
+    count(*) FILTER (due AND mode = 'NEXT_ON_ERROR') OVER so_far AS place
   FROM judged WHERE message_group IS NOT NULL
   WINDOW whole AS (PARTITION BY message_group),
+    so_far AS (PARTITION BY message_group ORDER BY sequence, created_ms, id ROWS UNBOUNDED PRECEDING),
     earlier AS (PARTITION BY message_group ORDER BY sequence, created_ms, id
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), barred AS (
-  SELECT *, coalesce(bool_or(
-      mode = 'BLOCK_ON_ERROR' AND (is_out OR (due OR early) AND NOT trouble_before)
-    ) OVER earlier, false) AS barrier_before
-  FROM before
-  WINDOW earlier AS (PARTITION BY message_group ORDER BY sequence, created_ms, id
-                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), placed AS (
-  SELECT *, count(*) FILTER (mode = 'NEXT_ON_ERROR') OVER (
-      PARTITION BY message_group ORDER BY sequence, created_ms, id ROWS UNBOUNDED PRECEDING) AS place
-  FROM barred WHERE due AND CASE mode WHEN 'IMMEDIATE' THEN true
-    WHEN 'NEXT_ON_ERROR' THEN NOT early_before AND NOT barrier_before
+), going AS (
+  SELECT * EXCLUDE (wall_before, any_before, block_out, next_out, place)
+  FROM around WHERE due AND CASE mode WHEN 'IMMEDIATE' THEN true
+    WHEN 'NEXT_ON_ERROR' THEN NOT wall_before AND place <= $window_size - next_out
     ELSE NOT any_before AND NOT block_out END
 )
 SELECT id, attempt, message_group, mode, pool FROM (
-  SELECT * EXCLUDE (trouble_before, early_before, any_before, block_out, next_out, barrier_before, place)
-  FROM placed WHERE mode <> 'NEXT_ON_ERROR' OR place <= $window_size - next_out
-  UNION ALL SELECT * FROM judged WHERE message_group IS NULL AND due
+  SELECT * FROM going UNION ALL SELECT * FROM judged WHERE message_group IS NULL AND due
 ) ORDER BY sequence, created_ms, id
 """
 _AT_ONCE = 10_000
