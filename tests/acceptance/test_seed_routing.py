@@ -16,6 +16,7 @@ from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
 from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
+from tests.integration.owning import eventually
 from tests.servers import RedisServer
 
 
@@ -26,10 +27,12 @@ async def _claim(pool: Pool, want: int = 50) -> list[Claim]:
 async def _apply(intake: Intake) -> None:
     """Let what is settled reach the source."""
     applying = asyncio.create_task(intake.acknowledger.run())
-    async with asyncio.timeout(10):
-        while await intake.queue.settled_count():
-            intake.acknowledger.wake.set()
-            await asyncio.sleep(0.005)
+
+    async def is_applied() -> bool:
+        intake.acknowledger.wake.set()
+        return not await intake.queue.settled_count()
+
+    await eventually(is_applied, within_s=10)
     intake.acknowledger.stop()
     await applying
 
@@ -187,9 +190,11 @@ async def test_outcomes_wait_for_a_source_that_is_away_and_are_applied_when_it_i
 
             setattr(intake.source, name, refused_at_first)
         running = asyncio.create_task(intake.acknowledger.run())
-        async with asyncio.timeout(10):
-            while await intake.queue.tracked_count() + await intake.queue.settled_count():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+
+        async def is_done() -> bool:
+            return not await intake.queue.tracked_count() + await intake.queue.settled_count()
+
+        await eventually(is_done, within_s=10)
         intake.acknowledger.stop()
         await running
         assert refusals == {"ack": -1, "nack": -1}

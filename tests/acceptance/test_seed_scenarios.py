@@ -13,6 +13,7 @@ from fleet.state.warnings import Warnings
 from fleet.status import is_off
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
+from tests.integration.owning import eventually
 from tests.servers import free_port
 from tests.stage import until
 
@@ -124,10 +125,12 @@ async def test_scenario_3_a_failure_in_one_batch_leaves_the_next_batch_of_its_gr
             house.start("worker")
             source, acknowledger = intake.source, intake.acknowledger
             applying = asyncio.create_task(acknowledger.run())
-            async with asyncio.timeout(20):
-                while len(source.acked) + len(source.nacked) < 4:
-                    acknowledger.wake.set()  # nobody tells us of the worker's outcomes here
-                    await asyncio.sleep(0.05)
+
+            def is_applied() -> bool:
+                acknowledger.wake.set()  # nobody tells us of the worker's outcomes here
+                return len(source.acked) + len(source.nacked) == 4
+
+            await eventually(is_applied, within_s=20)
             acknowledger.stop()
             await applying
             # This source tells nothing of a message that it hides: what `fleet explain` says of it we remember.

@@ -25,7 +25,7 @@ from fleet.state.keys import QueueKeys
 from fleet.verify import Verdict
 from tests.brokers import BROKERS, UNORDERED, Broker, Persistent
 from tests.conformance.rows import rows
-from tests.stage import POOL, QUEUE, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Member, Stage, a_stage, until
 
 MESSAGES, GROUPS = 400, 40
 TTL_MS, VISIBILITY_S = 1000, 5
@@ -75,6 +75,20 @@ def wait_for(stage: Stage, count: int) -> None:
     until(lambda: delivered(stage) >= count, DRAIN_S, stage.describe, every_s=0.05)
 
 
+def at_work(stage: Stage) -> Member:
+    """The coordinator of a fleet that has delivered a part of what it was sent."""
+    stage.start("worker")
+    coordinator = stage.start("coordinator")
+    stage.send_messages(MESSAGES, GROUPS)
+    wait_for(stage, MESSAGES // 4)
+    return coordinator
+
+
+def well(coordinator: Member) -> None:
+    assert coordinator.alive
+    assert "Traceback" not in coordinator.text()
+
+
 @rows("an owner killed in mid-batch loses nothing", ordered="an owner killed in mid-batch keeps the order")
 @pytest.mark.parametrize("place", ["polled", "tracked", "settled-read", "acked-at-source"])
 def test_an_owner_is_killed_in_mid_batch(tmp_path: Path, kind: str, place: str) -> None:
@@ -93,10 +107,7 @@ def test_an_owner_is_killed_in_mid_batch(tmp_path: Path, kind: str, place: str) 
 def test_the_line_to_the_broker_is_cut_for_ten_seconds(tmp_path: Path, kind: str) -> None:
     with a_fleet(tmp_path, kind) as (stage, broker):
         assert broker.line is not None
-        stage.start("worker")
-        coordinator = stage.start("coordinator")
-        stage.send_messages(MESSAGES, GROUPS)
-        wait_for(stage, MESSAGES // 4)
+        coordinator = at_work(stage)
         broker.line.cut()
         mended = time.monotonic() + CUT_S
         stage.send_messages(MESSAGES // 4, GROUPS)
@@ -104,8 +115,7 @@ def test_the_line_to_the_broker_is_cut_for_ten_seconds(tmp_path: Path, kind: str
         broker.line.mend()
         stage.wait_drained(DRAIN_S)
         judge(stage, kind)
-        assert coordinator.alive
-        assert "Traceback" not in coordinator.text()
+        well(coordinator)
 
 
 @rows(
@@ -115,10 +125,7 @@ def test_the_line_to_the_broker_is_cut_for_ten_seconds(tmp_path: Path, kind: str
 def test_the_broker_is_killed_and_started_again(tmp_path: Path, kind: str) -> None:
     with a_fleet(tmp_path, kind) as (stage, broker):
         assert broker.restart is not None
-        stage.start("worker")
-        coordinator = stage.start("coordinator")
-        stage.send_messages(MESSAGES, GROUPS)
-        wait_for(stage, MESSAGES // 4)
+        coordinator = at_work(stage)
         publisher = Persistent(open_publisher(stage.near_uri or stage.queue_uri, around=stage.around))
         with ThreadPoolExecutor(1) as sender:
             sending = sender.submit(stage.send_messages, MESSAGES, GROUPS, batch=1, publisher=publisher)
@@ -130,8 +137,7 @@ def test_the_broker_is_killed_and_started_again(tmp_path: Path, kind: str) -> No
         assert publisher.again, "nobody noticed"
         stage.wait_drained(DRAIN_S)
         judge(stage, kind)
-        assert coordinator.alive
-        assert "Traceback" not in coordinator.text()
+        well(coordinator)
 
 
 @rows(

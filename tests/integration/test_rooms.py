@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from coordinator.room import Limits, Rooms
-from fleet.state.connect import connected
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from coordinator.room import PATIENCE_MS, Limits, Rooms
+from fleet.state.connect import Client, connected
+from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
-from tests.integration.owning import HandClock
+from tests.integration.owning import HandClock, eventually
+from tests.lua.stage import in_group, in_groups, submit
 from tests.servers import RedisServer
+
+LIMITS = {"SLOW": Limits(50, 2), "FAST": Limits(160, 8)}
+SHARES = {"SLOW": 0.5, "FAST": 0.5}
+FEW, MANY = in_group(40), in_groups(40)
+"""More than the fast pool works on at once; of one group, and of enough of them."""
 
 
 async def test_room_that_was_known_is_asked_for_again_once_pools_were_changed(redis_server: RedisServer) -> None:
@@ -19,3 +31,81 @@ async def test_room_that_was_known_is_asked_for_again_once_pools_were_changed(re
         assert await rooms.wait({"P": 1.0}, 100) == 100, "it was told so"
         rooms.forget()
         assert await rooms.wait({"P": 1.0}, 100) == 50
+
+
+class SeenClock(HandClock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def boot_ms(self) -> float:
+        self.looks += 1
+        return super().boot_ms()
+
+
+class Uneven:
+    """One queue feeds a pool that is full and one that has room."""
+
+    def __init__(self, client: Client) -> None:
+        self.clock = SeenClock()
+        self.rooms = Rooms(client=client, clock=self.clock, limits_of=LIMITS.__getitem__, full=lambda: False)
+        self.slow, self.fast = Pool(client, "SLOW"), Pool(client, "FAST")
+        self._revision = 0
+
+    async def begin(self) -> None:
+        await self._capacity_of(self.slow, LIMITS["SLOW"])
+        await self._capacity_of(self.fast, LIMITS["FAST"])
+        await submit(self.slow, in_groups(50, "slow"))
+
+    async def _capacity_of(self, pool: Pool, limits: Limits) -> None:
+        self._revision += 1
+        await pool.configure(str(self._revision), PoolSettings(limits.concurrency, limits.capacity))
+        self.rooms.forget()
+
+    async def slow_is_short_anew(self) -> None:
+        await self._capacity_of(self.slow, Limits(1050, 2))
+        assert await self.asked_for() > 0
+        await self._capacity_of(self.slow, LIMITS["SLOW"])
+
+    async def asked_for(self, *, by_groups: bool = False) -> int:
+        return await self.rooms.wait(SHARES, 100, by_groups=by_groups)
+
+    async def wait_for_slow(self, ms: float, *, by_groups: bool) -> None:
+        """A wait for the pool that is full, which ends after this long by the clock."""
+        before = self.clock.looks
+        waiting = asyncio.create_task(self.asked_for(by_groups=by_groups))
+        # One look when the pool is found to be short, one when the wait begins.
+        await eventually(lambda: self.clock.looks == before + 2)
+        self.clock.now_ms += ms
+        self.rooms.on_signal("SLOW")
+        assert await waiting == 0
+
+
+@pytest.fixture
+async def uneven(redis_server: RedisServer) -> AsyncIterator[Uneven]:
+    async with connected(redis_server.url) as client:
+        made = Uneven(client)
+        await made.begin()
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("has", "by_groups", "starves"),
+    [(MANY[:7], False, True), (FEW, False, False), (FEW, True, True), (MANY, True, False), (MANY[:15], True, True)],
+    ids=["few-messages", "one-group-by-messages", "one-group-by-groups", "many-groups", "groups-under-twice-its-limit"],
+)
+async def test_patience_with_a_full_pool_is_used_up_only_while_another_has_too_little_to_work_on(
+    uneven: Uneven, has: list[Entry], by_groups: bool, starves: bool
+) -> None:
+    await submit(uneven.fast, has)
+    for _ in range(2):
+        await uneven.slow_is_short_anew()
+        await uneven.wait_for_slow(0.6 * PATIENCE_MS, by_groups=by_groups)
+    # It has been short for less than is waited for, and was waited for twice.
+    assert (await uneven.asked_for(by_groups=by_groups) > 0) is starves
+
+
+async def test_a_pool_that_is_short_for_longer_than_patience_lasts_is_not_waited_for(uneven: Uneven) -> None:
+    await submit(uneven.fast, MANY)
+    await uneven.wait_for_slow(PATIENCE_MS, by_groups=True)
+    assert await uneven.asked_for(by_groups=True) > 0
