@@ -75,7 +75,8 @@ class Admission:
             what = f"no pool {code}" if code else "messages that name no pool"
             self._alarms.add("ROUTING", "WARN", f"{what}: they go to {DEFAULT_POOL}")
         tracking = await self._queue.track(
-            [(r.received.broker_id, r.message.id, r.pool, r.lane, r.received.handle) for r in routed]
+            [(r.received.broker_id, r.message.id, r.pool, r.lane, r.received.handle) for r in routed],
+            targets=[r.message.mediation_target for r in routed],
         )
         failpoint.hit("tracked")
         fresh = [(r, t) for r, t in zip(routed, tracking, strict=True) if t.verdict == "new"]

@@ -20,6 +20,7 @@ from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 from fleet.state.totals import totals
+from fleet.state.tracked import brokers_of
 
 _AT_ONCE = 500
 """Pools or messages asked for in one round trip."""
@@ -192,13 +193,8 @@ async def in_flight(client: Client, queue_names: Sequence[str]) -> AsyncIterator
 
 async def in_flight_by_id(client: Client, queue_names: Sequence[str], message_id: str) -> list[InFlight]:
     """Where a message is tracked; one id may be under way from several queues."""
-    pipeline = client.pipeline(transaction=False)
-    for name in queue_names:
-        pipeline.hget(QueueKeys(name).apps, message_id)
-    with translated():
-        broker_ids = await pipeline.execute() if queue_names else []
     found: list[InFlight] = []
-    for name, broker_id in zip(queue_names, broker_ids, strict=True):
+    for name, broker_id in (await brokers_of(client, queue_names, message_id)).items():
         if broker_id is not None:
             page = [one for one in await Queue(client, name).tracked([broker_id]) if one is not None]
             found += await _with_states(client, name, page)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Literal
+from zlib import crc32
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
@@ -72,11 +74,17 @@ class Queue:
         self.epoch = epoch
         self.now_ms = now_ms
 
-    async def track(self, messages: Sequence[tuple[str, str, str, str, str]]) -> list[Tracking]:
-        """Note (broker id, message id, pool, group, handle) of each before any pool hears of it."""
+    async def track(
+        self, messages: Sequence[tuple[str, str, str, str, str]], *, targets: Sequence[str] = ()
+    ) -> list[Tracking]:
+        """Note (broker id, message id, pool, group, handle) of each before any pool hears of it.
+
+        One with the id of another and with its target is a copy of that; with another target it is a message of its
+        own, as each attempt of a dispatch job is.
+        """
         arguments: list[str | int] = [self.now_ms, self.epoch]
-        for message in messages:
-            arguments += message
+        for message, target in zip(messages, targets or repeat(""), strict=False):
+            arguments += (*message, f"{crc32(target.encode()):x}")
         s = script("track")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.queue import Queue, Tracked
+from fleet.state.scripts import SEP
 
 _AT_ONCE = 1000
 
@@ -20,17 +21,22 @@ class Found:
 
 async def by_id(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
     """By the message's id, or its queue's id of it. Two calls, however much is tracked."""
-    pipeline = client.pipeline(transaction=False)
-    for queue in queues:
-        pipeline.hget(QueueKeys(queue).apps, wanted)
-    with translated():
-        brokers = await pipeline.execute() if queues else []
-    for queue, broker in zip(queues, brokers, strict=True):
-        for candidate in {broker, wanted} - {None}:
+    for queue, broker in (await brokers_of(client, queues, wanted)).items():
+        for candidate in {broker or wanted, wanted}:
             (message,) = await Queue(client, queue).tracked([candidate])
             if message is not None and wanted in (message.message_id, message.broker_id):
                 return Found(queue, message)
     return None
+
+
+async def brokers_of(client: Client, queues: Sequence[str], message_id: str) -> dict[str, str | None]:
+    """Of each queue the broker id of the message that has this id, the newest where there are several."""
+    pipeline = client.pipeline(transaction=False)
+    for queue in queues:
+        pipeline.hget(QueueKeys(queue).apps, message_id)
+    with translated():
+        holders = await pipeline.execute() if queues else []
+    return {q: holder and holder.partition(SEP)[0] for q, holder in zip(queues, holders, strict=True)}
 
 
 async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:

@@ -106,8 +106,3 @@ async def test_a_target_whose_breaker_is_open_takes_no_room_from_others_and_gets
     of_group = [got.headers["fleet-job"] for got in target.received if got.headers["fleet-job"] in ordered]
     assert of_group == ordered
     assert len(target.received) == 6 + CAPACITY + 50
-
-
-def _process_again(office: Office, address: str, id_: str) -> str:
-    attempt = office.show(id_)["attempt"]
-    return str(office.process(address, id_, attempt=attempt).json()["message"])

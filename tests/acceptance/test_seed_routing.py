@@ -149,9 +149,9 @@ async def test_a_whole_batch_is_routed_by_the_pools_there_were_at_its_start(redi
         early, late = await intake.pool("P"), await intake.pool("LATE")
         track = intake.queue.track
 
-        async def track_while_a_pool_goes(messages: Any) -> list[Tracking]:
+        async def track_while_a_pool_goes(messages: Any, **more: Any) -> list[Tracking]:
             pools.remove("LATE")
-            return await track(messages)
+            return await track(messages, **more)
 
         intake.queue.track = track_while_a_pool_goes  # type: ignore[method-assign]
         await intake.admission.admit([received("a"), received("b", poolCode="LATE")])

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fleet.errors import Fenced
+from fleet.state.keys import FleetKeys
 from fleet.state.queue import Queue, Settled, Tracked, Tracking
+from fleet.state.tracked import brokers_of, which_are_tracked
 from tests.lua.stage import Stage
 
 
@@ -216,6 +218,36 @@ async def test_untracking_forgets_message_and_app_id_together(stage: Stage) -> N
     assert await queue.untrack([("1", tokens[0]), ("2", "another token"), ("3", "1")]) == {"1"}
     assert await queue.tracked_count() == 1
     assert await stage.client.hkeys(queue.keys.apps) == ["m2"]
+
+
+ATTEMPTS = ["http://here/process?attempt=1", "http://here/process?attempt=2"]
+
+
+async def test_one_with_the_id_of_another_and_another_target_is_a_message_of_its_own(stage: Stage) -> None:
+    """As each attempt of a dispatch job is: taken for a copy, the attempt that counts would be thrown away."""
+    queue = await stage.queue()
+    both = [message("1", "job"), message("2", "job")]
+    assert [t.verdict for t in await queue.track(both, targets=ATTEMPTS)] == ["new", "new"]
+    (later,) = await queue.track([message("3", "job")], targets=["http://here/process?attempt=3"])
+    assert later.verdict == "new"
+    (copy,) = await queue.track([message("4", "job")], targets=["http://here/process?attempt=3"])
+    assert copy.verdict == "requeued"
+    assert await brokers_of(stage.client, ["q", "none"], "job") == {"q": "3", "none": None}
+
+
+@pytest.mark.parametrize("how", ["reported", "untracked"])
+async def test_an_id_stays_with_the_message_that_has_it_when_another_is_over(stage: Stage, how: str) -> None:
+    queue = await stage.queue()
+    first, second = await queue.track([message("1", "job"), message("2", "job")], targets=ATTEMPTS)
+    if how == "reported":
+        await queue.report([("1", first.token, "a")])
+    await queue.untrack([("1", first.token)])
+    await stage.client.hset(FleetKeys.queues, "q", "")
+    assert await which_are_tracked(stage.client, ["job"]) == {"job"}
+    (copy,) = await queue.track([message("3", "job")], targets=ATTEMPTS[1:])
+    assert copy.verdict == "requeued"
+    await queue.report([("2", second.token, "a")])
+    assert await stage.client.exists(queue.keys.apps) == 0
 
 
 async def test_only_unsettled_messages_can_be_asked_to_be_forgotten(stage: Stage) -> None:

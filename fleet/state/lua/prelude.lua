@@ -49,3 +49,12 @@ local function head_of(record)
   local at = string.find(record, SEP, 1, true)
   return string.sub(record, 1, at - 1), string.sub(record, at + 1)
 end
+
+-- Give up app ids, each that of the broker id beside it: another message may have it by now.
+local function free_apps(apps, ids, brokers)
+  local gone = {}
+  for i, held in ipairs(hmget_many(apps, ids)) do
+    if held and head_of(held .. SEP) == brokers[i] then gone[#gone + 1] = ids[i] end
+  end
+  if #gone > 0 then call_many('HDEL', apps, gone) end
+end

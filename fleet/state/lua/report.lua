@@ -10,7 +10,7 @@ redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in free
 local brokers = {}
 for i = 2, #ARGV, 3 do brokers[#brokers + 1] = ARGV[i] end
 local records = hmget_many(tracked, brokers)
-local changed, appended, free = {}, {}, {}
+local changed, appended, free, whose = {}, {}, {}, {}
 local seen = {}
 for i, broker in ipairs(brokers) do
   local token, verdict = ARGV[3 * i], ARGV[3 * i + 1]
@@ -30,12 +30,12 @@ for i, broker in ipairs(brokers) do
       changed[#changed + 1] = handle .. SEP .. token .. SEP .. verdict .. SEP .. tail
       appended[#appended + 1] = broker .. SEP .. token .. SEP .. verdict
       -- From here on a new message with the same app id is a new message.
-      if verdict == 'a' then free[#free + 1] = head_of(tail) end
+      if verdict == 'a' then free[#free + 1], whose[#whose + 1] = head_of(tail), broker end
     end
   end
 end
 if #appended == 0 then return 0 end
-if #free > 0 then call_many('HDEL', apps, free) end
+free_apps(apps, free, whose)
 call_many('HSET', tracked, changed, 2)
 if call_many('RPUSH', settled, appended) == #appended then redis.call('PUBLISH', 'fleet:settled', ARGV[1]) end
 return #appended

@@ -1,6 +1,7 @@
 -- track: note messages taken from a queue, before any pool hears of them.
 -- KEYS owner tracked apps
--- ARGV now_ms owner_epoch message …, five fields a message: broker_id app_id pool group handle
+-- ARGV now_ms owner_epoch message …, six fields a message: broker_id app_id pool group handle mark
+--   mark: of what it asks for; one of the same app id that asks for something else is no copy
 -- Returns {`stale`} for an older owner, else {`ok`, token, verdict …}, one verdict for each message
 --   n: tracked, submit it; the first has that token, each further one the next; r: here already, its handle was
 --   replaced; q: another copy of a message in flight, ack it; a<token>: settled as ack before, ack it
@@ -9,7 +10,7 @@ local now, epoch = time_ms(ARGV[1]), ARGV[2]
 local lease = redis.call('HMGET', owner, 'epoch', 'token')
 if lease[1] ~= epoch then return { 'stale' } end
 
-local FIELDS = 5
+local FIELDS = 6
 local count = (#ARGV - 2) / FIELDS
 local brokers, app_ids = {}, {}
 for i = 1, count do
@@ -27,14 +28,14 @@ for i = 1, count do
   local base = 2 + (i - 1) * FIELDS
   local broker, app, handle = brokers[i], app_ids[i], ARGV[base + 5]
   local record = records[i] or in_batch[broker]
-  local holder = holders[i] or app_in_batch[app]
+  local holder, asked = head_of((app_in_batch[app] or holders[i] or '') .. SEP)
   if record then
     local _, kept = head_of(record)
     local known, rest = head_of(kept)
     -- Physical redelivery. Only the newest handle acks it, so the record follows.
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, handle .. SEP .. kept
     verdicts[i + 2] = head_of(rest) == 'a' and 'a' .. known or 'r'
-  elseif holder and holder ~= broker
+  elseif holder ~= '' and holder ~= broker and asked == ARGV[base + 6] .. SEP
     and (in_batch[holder] or redis.call('HEXISTS', tracked, holder) == 1) then
     verdicts[i + 2] = 'q'
   else
@@ -43,8 +44,9 @@ for i = 1, count do
     record = handle .. SEP .. text(token) .. SEP .. 't' .. SEP .. app .. SEP .. ARGV[base + 3] .. SEP
       .. ARGV[base + 4] .. SEP .. now_text
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, record
-    new_apps[#new_apps + 1], new_apps[#new_apps + 2] = app, broker
-    in_batch[broker], app_in_batch[app] = record, broker
+    local of_app = broker .. SEP .. ARGV[base + 6]
+    new_apps[#new_apps + 1], new_apps[#new_apps + 2] = app, of_app
+    in_batch[broker], app_in_batch[app] = record, of_app
     verdicts[i + 2] = 'n'
   end
 end

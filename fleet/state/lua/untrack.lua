@@ -10,7 +10,7 @@ local only, most = ARGV[3], tonumber(ARGV[4])
 local brokers = {}
 for i = 5, #ARGV, 2 do brokers[#brokers + 1] = ARGV[i] end
 local records = hmget_many(tracked, brokers)
-local answer, over, free, hidden = { 'ok' }, {}, {}, {}
+local answer, over, free, whose, hidden = { 'ok' }, {}, {}, {}, {}
 local now, longest
 for i, broker in ipairs(brokers) do
   if records[i] then
@@ -24,7 +24,7 @@ for i, broker in ipairs(brokers) do
       answer[#answer + 1] = broker
       local app, place = head_of(tail)
       -- Settled as ack, its app id is free already, and may be another message's by now.
-      if state ~= 'a' then free[#free + 1] = app end
+      if state ~= 'a' then free[#free + 1], whose[#whose + 1] = app, broker end
       if mark then
         local delay = tonumber(string.sub(wanted, mark + 1))
         now = now or time_ms(ARGV[1])
@@ -37,7 +37,7 @@ for i, broker in ipairs(brokers) do
   end
 end
 if #over > 0 then call_many('HDEL', tracked, over) end
-if #free > 0 then call_many('HDEL', apps, free) end
+free_apps(apps, free, whose)
 if #hidden > 0 then
   call_many('ZADD', delayed, hidden, 2)
   redis.call('ZREMRANGEBYSCORE', delayed, '-inf', text(now))
