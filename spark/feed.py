@@ -172,7 +172,7 @@ class Feed:
             lambda: {row.name for row in setup.ask("subscriptions").select("name").collect()}
         ):
             raise FleetError(f"there is no subscription {subscription}, or it is switched off")
-        self.totals.jobs += fan_out.look_back(self.setup, subscription, since_ms=since_ms)
+        self.totals.jobs += fan_out.look_back(setup, subscription, since_ms=since_ms, show=self.progress.step)
 
     def recover(self) -> Recovered:
         found = recover(self.setup)
@@ -276,6 +276,8 @@ def _refuse_what_only_this_machine_has(settings: Settings, spark: Spark, store: 
         raise InvalidConfig(f"executors at {spark.master} see no file of this machine: [database] url, postgresql://…")
     if settings.redis.url.startswith("unix:"):
         raise InvalidConfig(f"executors at {spark.master} see no socket of this machine: [redis] url, redis://…")
+    if settings.feed.queue_url.lower().startswith("sqlite:"):
+        raise InvalidConfig(f"executors at {spark.master} see no file of this machine: [feed] queue_url, fleet://…")
 
 
 def destination(settings: Settings, *, driver_pid: int = 0) -> Destination:

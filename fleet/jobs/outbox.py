@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from fleet.errors import InvalidJob
 from fleet.jobs.read import read_event
-from fleet.jobs.rising import Rising
+from fleet.jobs.rising import Rising, begins_its_jobs
 from fleet.jobs.schema import events
 from fleet.sources import ulid
 
@@ -56,7 +56,8 @@ def insert_event(
         raise InvalidJob(f"payload: {error}") from None
     event = read_event(line)
     event_id = event.id or ulid.take(1, now_ms)[0]
-    values = (event_id, event.type, event.msg_group, event.payload, _rising.at(event.msg_group, event_id, now_ms))
+    created_ms = _rising.at(event.msg_group, begins_its_jobs(event_id), now_ms)
+    values = (event_id, event.type, event.msg_group, event.payload, created_ms)
     if isinstance(connection, Connection | Session):
         connection.execute(events.insert(), dict(zip(_COLUMNS, values, strict=True)))
     else:

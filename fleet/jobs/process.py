@@ -40,9 +40,10 @@ AT_ONCE = 512
 """Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
 THREADS = 8
 _SETTLE_AGAIN_S = 0.5
-_PUT_BACK_S = (1, 2, 5)
-"""By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s a
-target that fails some of its jobs was shut nearly all of the time."""
+_PUT_BACK_S = (1, 2, 5, 10, 20, 40, 60)
+"""By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s from
+the first a target that fails some of its jobs was shut nearly all of the time. One that has come often waits longer:
+each time is a message, and what queue and ledger remember of it."""
 _HUNG_MS = 1000.0
 _COMPLAIN_EVERY_MS = 60_000.0
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 import threading
 
 _MOST = 10_000
+LONGEST_EVENT_ID = 100
+"""Of those that the ids of their jobs begin with: a job's id is a message's id too, and that has at most 128
+characters."""
+
+
+def begins_its_jobs(event_id: str) -> str | None:
+    """What the ids of an event's jobs begin with, and are ordered by; None where they are in no order."""
+    return f"{event_id}." if len(event_id) <= LONGEST_EVENT_ID else None
 
 
 class Rising:
@@ -14,15 +22,16 @@ class Rising:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[str, tuple[int, str]] = {}
+        self._last: dict[str, tuple[int, str | None]] = {}
 
-    def at(self, group: str | None, id_: str, now_ms: int) -> int:
+    def at(self, group: str | None, id_: str | None, now_ms: int) -> int:
+        """`id_`: what stands beside the time in the order; None is in no order to any other."""
         # Those without a group have no order, but a list of them is read as one.
         lane = group or ""
         with self._lock:
             last_ms, last_id = self._last.get(lane, (0, ""))
             created_ms = max(now_ms, last_ms)
-            if created_ms == last_ms and id_ <= last_id:
+            if created_ms == last_ms and (id_ is None or last_id is None or id_ <= last_id):
                 created_ms += 1
             if len(self._last) >= _MOST:
                 self._last = {name: last for name, last in self._last.items() if last[0] >= now_ms}

@@ -16,7 +16,11 @@ LOOK_MS = 1000.0
 class JobSigners:
     """Follows the pools that exist, at most once a second; StateError where Redis does not say which."""
 
-    def __init__(self, *, registry: Registry, signatures: Signatures, clock: Clock) -> None:
+    def __init__(
+        self, *, registry: Registry, signatures: Signatures, clock: Clock, default_pool: str = DEFAULT_POOL
+    ) -> None:
+        """`default_pool`: where the pipeline sends the jobs that name none."""
+        self._default_pool = default_pool
         self._registry = registry
         self._signatures = signatures
         self._clock = clock
@@ -31,5 +35,7 @@ class JobSigners:
                 pools = frozenset(await self._registry.pools())
                 await self._signatures.follow(pools)
                 self._pools, self._looked_ms = pools, now_ms
+        if pool == DEFAULT_POOL:
+            pool = self._default_pool
         # A code that is not configured is delivered by DEFAULT-POOL.
         return self._signatures.of(pool if pool in self._pools else DEFAULT_POOL)

@@ -51,7 +51,7 @@ from fleet.jobs.records import (
     Status,
     Subscription,
 )
-from fleet.jobs.rising import Rising
+from fleet.jobs.rising import Rising, begins_its_jobs
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
 from fleet.outcome import Delivered, Outcome
 from fleet.settings import Settings
@@ -89,13 +89,13 @@ _AGAIN = {
 }  # fmt: skip
 _PUT_BACK = update(dispatch_jobs).where(_WANTED, _FREE).values(scheduled_ms=_DUE, **_AGAIN)
 _PLACE = tuple_(dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms, dispatch_jobs.c.id)
+_MAY_BE_OUT = and_(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), dispatch_jobs.c.last_error.is_(None))
 _NEXT_ONES = (
     select(dispatch_jobs.c.id)
     .where(
         dispatch_jobs.c.msg_group == bindparam("group"),
         dispatch_jobs.c.mode == "NEXT_ON_ERROR",
-        dispatch_jobs.c.status.in_(("PENDING", "QUEUED")),
-        dispatch_jobs.c.last_error.is_(None),
+        _MAY_BE_OUT,
         tuple_(bindparam("its_sequence"), bindparam("its_created", type_=BigInteger), bindparam("job")) < _PLACE,
     )
     .order_by(dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms, dispatch_jobs.c.id)
@@ -103,7 +103,10 @@ _NEXT_ONES = (
 )
 _NOT_BEFORE_DUE = case((dispatch_jobs.c.scheduled_ms > _DUE, dispatch_jobs.c.scheduled_ms), else_=_DUE)
 _PUT_BACK_BEHIND = (
-    update(dispatch_jobs).where(dispatch_jobs.c.id.in_(_NEXT_ONES)).values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
+    # Said again: one that somebody claims or cancels meanwhile is waited for, and looked at by this alone.
+    update(dispatch_jobs)
+    .where(dispatch_jobs.c.id.in_(_NEXT_ONES), _MAY_BE_OUT)
+    .values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
 )
 _CLAIM = (
     update(dispatch_jobs)
@@ -154,7 +157,11 @@ class JobStore:
             return Added()
         now_ms = self._clock.wall_ms()
         rows = [
-            {**dataclasses.asdict(one), "id": id_, "created_ms": self._rising.at(one.msg_group, id_, now_ms)}
+            {
+                **dataclasses.asdict(one),
+                "id": id_,
+                "created_ms": self._rising.at(one.msg_group, begins_its_jobs(id_), now_ms),
+            }
             for one, fresh in zip(given, ulid.take(len(given), now_ms), strict=True)
             for id_ in [one.id or fresh]
         ]
@@ -276,7 +283,7 @@ class JobStore:
         with writing(self.engine) as connection:
             if connection.execute(_PUT_BACK, given).rowcount == 0:
                 return why_not(_job(connection, job.id), job.attempt)
-            if job.msg_group is not None and job.mode == "NEXT_ON_ERROR" and job.last_error is None:
+            if job.msg_group and job.mode == "NEXT_ON_ERROR" and job.last_error is None:
                 connection.execute(_PUT_BACK_BEHIND, behind)
         return None
 

@@ -129,8 +129,11 @@ def _processor(
     )
     alarms = Alarms(warnings=Warnings(client), source=identity.role)
     signers = JobSigners(
-        registry=Registry(client), signatures=Signatures(client=client, alarms=alarms), clock=clock
-    )  # fmt: skip
+        registry=Registry(client),
+        signatures=Signatures(client=client, alarms=alarms),
+        clock=clock,
+        default_pool=settings.feed.default_dispatch_pool_code,
+    )
     processor = Processor(
         open_store=partial(open_store, settings, connections=THREADS, durable=False),
         read_key=partial(app_key, settings),

@@ -5,21 +5,26 @@ Whoever leads next takes what was left behind together with what is new. Jobs th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine, and_, select, update
 
-from fleet.jobs.database import open_engine, parse_url, reading, writing
+from fleet.jobs.database import open_engine, parse_url, reading, reading_in_parts, writing
 from fleet.jobs.schema import TO_FAN_OUT, dispatch_jobs, events
+from fleet.nouns import number
+from spark import schemas
 from spark.jobs.setup import Setup, spark_errors
-from spark.sources.copy import insert_new_rows
+from spark.sources.copy import insert_new_rows, select_rows
+from spark.sources.queries import past_events
 from spark.transforms.fan_out import jobs_of
 
 BATCH = 20_000
+_EVENTS = to_arrow_schema(schemas.EVENTS)
 _NEW, _DONE = 0, 1
 
 
@@ -60,12 +65,22 @@ def release(engine: Engine, batch: int) -> None:
         connection.execute(update(events).where(TO_FAN_OUT, events.c.fanned_out == batch).values(fanned_out=_DONE))
 
 
-def look_back(setup: Setup, subscription: str, *, since_ms: int) -> int:
-    """Jobs for one subscription, of events that came before it: how many were new. Done again, it changes nothing."""
+def look_back(setup: Setup, subscription: str, *, since_ms: int, show: Callable[[str], None]) -> int:
+    """Jobs for one subscription, of events that came before it: how many were new. Done again, it changes nothing.
+
+    The oldest first, some thousand a transaction: what a driver that is lost has not come to is behind all it has made.
+    """
 
     def made() -> int:
         asking = setup.ask("subscriptions").filter(F.col("name") == subscription)
-        return _insert(setup, jobs_of(setup.ask("past_events", since_ms=since_ms), asking))
+        looked_at = new = 0
+        with reading_in_parts(setup.engine) as connection:
+            for part in select_rows(connection, past_events(since_ms=since_ms), _EVENTS):
+                past = setup.spark.session.createDataFrame(pa.Table.from_batches([part]))
+                new += _insert(setup, jobs_of(past, asking).coalesce(1))
+                looked_at += part.num_rows
+                show(f"{number(looked_at, 'past event')} looked at, {number(new, 'new job')}")
+        return new
 
     return setup.attend(made)
 

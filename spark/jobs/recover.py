@@ -25,7 +25,7 @@ class Recovered:
 def recover(setup: Setup) -> Recovered:
     fence, now_ms = setup.line.fence, setup.now_ms()
     threshold_ms = setup.feed.stale_queued_threshold_minutes * 60_000
-    if not _any_may_be_lost(setup.engine, now_ms=now_ms, threshold_ms=threshold_ms):
+    if not setup.attend(lambda: _any_may_be_lost(setup.engine, now_ms=now_ms, threshold_ms=threshold_ms)):
         return Recovered(0, 0)
     oldest_waiting_ms = _oldest_waiting_ms(setup, now_ms)
     if oldest_waiting_ms is None:

@@ -13,7 +13,9 @@ from spark import schemas
 from spark.transforms.plan import IMMEDIATE
 
 _J = dispatch_jobs.c
-_GROUP = _J.msg_group.label("message_group")
+_IN_GROUP = func.nullif(_J.msg_group, "")
+"""Another program may write an empty name where it means none."""
+_GROUP = _IN_GROUP.label("message_group")
 _DECIDED_BY = (
     _J.id,
     _GROUP,
@@ -39,8 +41,8 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
     due = func.coalesce(_J.scheduled_ms, 0) <= now_ms
     untried = _J.last_error.is_(None)
     waits = case((due, 0), (and_(untried, _J.attempt == 1), 1), (untried, 2), else_=3)
-    place = func.row_number().over(partition_by=(_J.msg_group, _J.mode, waits), order_by=_ORDER)
-    unbounded = or_(_J.msg_group.is_(None), and_(_J.mode == IMMEDIATE, due)).label("unbounded")
+    place = func.row_number().over(partition_by=(_IN_GROUP, _J.mode, waits), order_by=_ORDER)
+    unbounded = or_(_IN_GROUP.is_(None), and_(_J.mode == IMMEDIATE, due)).label("unbounded")
     alive = and_(_J.status == "PENDING", func.coalesce(_J.expires_ms, now_ms + 1) > now_ms)
     pending = select(*_TO_PLAN, place.label("place"), unbounded).where(alive).subquery()
     columns = [pending.c[column.name] for column in _TO_PLAN]
@@ -93,16 +95,16 @@ def to_publish(*, epoch: int, shard: int) -> Select[Any]:
 
 def events_of_batch(*, batch: int) -> Select[Any]:
     e = events.c
-    return select(e.id, e.type, e.msg_group.label("message_group"), e.payload, e.created_ms).where(
+    return select(e.id, e.type, func.nullif(e.msg_group, "").label("message_group"), e.payload, e.created_ms).where(
         TO_FAN_OUT, e.fanned_out == batch
     )
 
 
 def past_events(*, since_ms: int) -> Select[Any]:
     e = events.c
-    columns = (e.id, e.type, e.msg_group.label("message_group"), e.payload, e.created_ms)
+    columns = (e.id, e.type, func.nullif(e.msg_group, "").label("message_group"), e.payload, e.created_ms)
     # What is still to be fanned out is seen by every subscription anyhow.
-    return select(*columns).where(e.fanned_out == 1, e.created_ms >= since_ms)
+    return select(*columns).where(e.fanned_out == 1, e.created_ms >= since_ms).order_by(e.created_ms, e.id)
 
 
 def all_subscriptions() -> Select[Any]:
@@ -115,7 +117,7 @@ def told_attempts(*, since_ms: int) -> Select[Any]:
     a = dispatch_attempts.c
     columns = (
         a.job_id, a.attempt, a.started_ms, a.ended_ms, a.outcome, a.error, a.target_url,
-        a.msg_group.label("message_group"), a.pool,
+        func.nullif(a.msg_group, "").label("message_group"), a.pool,
     )  # fmt: skip
     return select(*columns).where(a.job_id.in_(_delivered_since(since_ms))) if since_ms else select(*columns)
 
@@ -137,7 +139,6 @@ QUESTIONS: Mapping[str, tuple[StructType, Callable[..., Select[Any]]]] = {
     "under_way": (schemas.UNDER_WAY, under_way),
     "to_publish": (schemas.TO_PUBLISH, to_publish),
     "events_of_batch": (schemas.EVENTS, events_of_batch),
-    "past_events": (schemas.EVENTS, past_events),
     "subscriptions": (schemas.SUBSCRIPTIONS, all_subscriptions),
     "told_attempts": (schemas.ATTEMPTS, told_attempts),
     "told_jobs": (schemas.TOLD_JOBS, told_jobs),

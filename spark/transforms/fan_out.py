@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from fleet.jobs.rising import LONGEST_EVENT_ID
+
 SEPARATOR = ":"
 ANY = "*"
-LONGEST_EVENT_ID = 100
-"""A job's id is a message's id too, and that has at most 128 characters."""
 
 
 def jobs_of(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
@@ -49,7 +49,7 @@ def _each_segment_fits() -> Column:
 
 
 def _job_id() -> Column:
-    """The event's id first: events of one millisecond keep their order as jobs of one group."""
+    """The event's id first: events of one millisecond keep their order as jobs of one group (`begins_its_jobs`)."""
     digest = F.sha2(F.concat_ws("\0", "id", "name"), 256)
     return F.when(F.length("id") <= LONGEST_EVENT_ID, F.concat_ws(".", "id", F.left(digest, F.lit(16)))).otherwise(
         digest

@@ -13,6 +13,7 @@ from fleet.state.breakers import BreakerView, SharedBreakers
 from fleet.state.connect import Client, connect
 from fleet.state.keys import BREAKER_CHANNEL
 from fleet.state.signals import Signals
+from fleet.tasks import cancel
 from tests.integration.owning import eventually
 
 ORIGIN, OTHER = "https://a.example", "https://b.example"
@@ -65,9 +66,7 @@ class Bench:
             await self.subscribed.wait()
 
     async def die(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     def admit(self, origin: str = ORIGIN) -> Admit:
         return self.breakers.admit(origin, self.clock.boot_ms())

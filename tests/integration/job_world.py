@@ -75,6 +75,8 @@ async def a_world(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIter
     breakers = Breakers(shared=SharedBreakers(client), worker="server", clock=clock)
     async with a_processor(store, client, clock, breakers, deny=deny) as (processor, http):
         yield World(store, processor, http, clock, client)
+    # The processor closes the one that it has opened; without a message it opens none.
+    store.close()
     await client.aclose()
 
 

@@ -6,24 +6,28 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 
 from fleet.delivery.breaker import BreakerRules
 from fleet.jobs.admit import PROBED_DELAY_S
-from fleet.jobs.database import open_engine, parse_url, writing
+from fleet.jobs.database import open_engine, parse_url, reading, writing
 from fleet.jobs.process import Answer, Processor
 from fleet.jobs.records import Busy, Claimed, Job, NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
+from spark.aside import begun
+from tests.acceptance.fleet_command import until
 from tests.integration.breaker_bench import PERMIT_MS, RULES, WITHIN_S, Bench, benches
 from tests.integration.job_world import FAILED, OK, a_processor
 from tests.servers import RedisServer
 from tests.unit.delivery.endpoints import Endpoint, answering, endpoint
 
 LONG = BreakerRules(open_ms=60_000)
+_WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
 
 
 @dataclass
@@ -152,6 +156,24 @@ async def test_a_job_that_somebody_else_has_by_now_is_not_put_back(
         assert isinstance(a.store.claim(job.id, 1), Claimed)
         assert isinstance(a.store.put_back(job, due_ms=1, window=3), Busy)
         assert (a.job(job.id).status, a.job(job.id).attempt) == ("IN_PROGRESS", 1)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("status", ["IN_PROGRESS", "CANCELLED"])
+async def test_one_behind_that_is_claimed_or_cancelled_at_that_moment_stays_so(
+    database_url: str, redis_server: RedisServer, status: str
+) -> None:
+    async with servers(database_url, redis_server, rules=LONG) as (a, _):
+        ordered = {"msg_group": "g", "mode": "NEXT_ON_ERROR"}
+        job, behind = a.add("http://h/", **ordered), a.add("http://h/", **ordered)
+        with writing(a.store.engine) as connection:
+            connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == behind.id).values(status=status))
+            going_back = begun(partial(a.store.put_back, job, due_ms=1, window=3), name="puts back")
+            with reading(a.store.engine) as looking:
+                until(lambda: bool(looking.execute(_WAITING).scalar()))
+        going_back.result(15)
+        assert (a.job(job.id).status, a.job(job.id).attempt) == ("PENDING", 2)
+        assert (a.job(behind.id).status, a.job(behind.id).attempt) == (status, 1)
 
 
 async def test_one_probe_at_a_time_goes_through_and_three_that_succeed_close_it_for_both_servers(

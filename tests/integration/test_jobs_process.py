@@ -13,13 +13,19 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from fleet.alarms import Alarms
 from fleet.config import PoolConfig
+from fleet.delivery.sign import Signer
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import token_of
 from fleet.jobs.database import writing
 from fleet.jobs.process import Answer
 from fleet.jobs.schema import dispatch_jobs
+from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import MARGIN_MS
+from fleet.signatures import Signatures
+from fleet.state.registry import Registry
+from fleet.state.warnings import Warnings
 from tests.integration.job_world import FAILED, KEY, OK, World, a_world, target
 from tests.unit.delivery.endpoints import Endpoint, answering
 
@@ -179,6 +185,19 @@ async def test_a_code_that_no_pool_has_is_signed_as_the_pool_that_delivers_it(wo
     async with target(world, answering(OK)) as server:
         await world.processor.process(world.add(pool="NOBODY").id, 1)
         assert "webhook-signature" in head_of(server.requests[0])
+
+
+async def test_a_job_that_names_no_pool_is_signed_as_the_one_it_is_sent_through(world: World) -> None:
+    await world.pools(_pool("MAIN", SECRET), _pool("DEFAULT-POOL"))
+    signers = JobSigners(
+        registry=Registry(world.redis),
+        signatures=Signatures(client=world.redis, alarms=Alarms(warnings=Warnings(world.redis), source="server")),
+        clock=world.clock,
+        default_pool="MAIN",
+    )
+    assert isinstance(await signers.of("DEFAULT-POOL"), Signer)
+    assert isinstance(await signers.of("MAIN"), Signer)
+    assert await signers.of("NOBODY") is None
 
 
 async def test_what_cannot_be_signed_is_not_sent_and_spends_no_attempt(world: World) -> None:

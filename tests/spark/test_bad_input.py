@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
 from fleet.jobs.records import Job
-from fleet.jobs.schema import dispatch_jobs
+from fleet.jobs.schema import dispatch_jobs, events
 from spark.explain import explain
 from spark.session import Spark
 from tests.acceptance.fleet_command import Fleet, Result
@@ -24,6 +24,7 @@ from tests.spark.driver import Ground, process
 
 MIB = 1_048_576
 GOOD = {"targetUrl": "http://127.0.0.1:1/", "payload": 1}
+EMPTY = {"msg_group": "", "mode": "BLOCK_ON_ERROR"}
 ROW = {"target_url": "nowhere", "payload": "{}", "mode": "NEXT_ON_ERROR", "pool": "DEFAULT-POOL", "created_ms": 1}
 
 
@@ -89,7 +90,12 @@ def aftermath(_one_redis: RedisServer, the_spark: Spark, tmp_path_factory: pytes
         )  # fmt: skip
         with ground.store.engine.connect() as connection, connection.begin():
             # Another program writes into these tables too.
-            connection.execute(insert(dispatch_jobs), [{**ROW, "id": "no-url", "max_retries": 0}])
+            bad = [{**ROW, "id": f"no-url-{retries}", "max_retries": retries} for retries in (0, 1)]
+            empty = [{**ROW, **EMPTY, "id": f"empty-{n}", "target_url": target.url} for n in range(2)]
+            for rows in (bad, empty):
+                connection.execute(insert(dispatch_jobs), rows)
+            event = {"id": "event-empty", "type": "a:b", "payload": "{}", "msg_group": "", "created_ms": 1}
+            connection.execute(insert(events), [event])
         ground.feed = replace(ground.feed, processing_endpoint=f"{address}/api/dispatch/process")
         with ground.leading() as feed:
             feed.once()
@@ -118,9 +124,10 @@ def test_an_unknown_mode_and_a_target_that_is_no_url_are_refused_by_line_and_sto
 
 
 def test_a_target_that_is_no_url_and_came_another_way_ends_in_error_and_says_so(aftermath: Aftermath) -> None:
-    job = aftermath.jobs["no-url"]
+    job, again = aftermath.jobs["no-url-0"], aftermath.jobs["no-url-1"]
     assert (job.status, job.attempt) == ("ERROR", 1)
-    assert job.last_error
+    assert (again.status, again.attempt) == ("PENDING", 2)
+    assert job.last_error and again.last_error
 
 
 def test_a_payload_of_1_mib_arrives_whole_and_one_byte_more_is_refused(aftermath: Aftermath) -> None:
@@ -138,8 +145,10 @@ def test_a_time_gone_by_is_now_and_the_year_9999_holds_the_ordered_jobs_behind_i
 
 
 def test_jobs_without_a_group_all_go_at_once_in_any_mode(aftermath: Aftermath) -> None:
-    ids = [f"null-{n}" for n in range(3)]
-    assert {aftermath.jobs[id_].status for id_ in ids} == {"COMPLETED"}
+    """Null, or as another program may write it: empty."""
+    ids = [*(f"null-{n}" for n in range(3)), "empty-0", "empty-1", aftermath.jobs["event-empty"].id]
+    status = {job.id: job.status for job in aftermath.jobs.values()}
+    assert {status[id_] for id_ in ids} == {"COMPLETED"}
     assert {aftermath.groups_at_the_queue[id_] for id_ in ids} == {""}
     assert not any("fleet-group" in aftermath.received[id_].headers for id_ in ids)
 
@@ -155,17 +164,17 @@ def test_an_unknown_mode_gets_into_no_store_and_no_subscription(ground: Ground) 
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("events", [40, pytest.param(1000, marks=pytest.mark.long)])
-def test_many_events_of_1_mib_are_not_in_memory_together(ground: Ground, events: int) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_many_events_of_1_mib_are_not_in_memory_together(ground: Ground, count: int) -> None:
     """Spark has 1 GiB here: two hundred of them in one batch would be too many."""
     fleet = fleet_of(ground)
     assert fleet.run("events", "subscribe", "--pattern", "a", "--target", "http://127.0.0.1:1/").code == 0
     event = lines({"type": "a", "payload": "e" * (MIB - 2)})
-    for _ in range(events // 20):
+    for _ in range(count // 20):
         assert fleet.run("events", "add", "--file", "-", input_text=event * 20).code == 0
     with ground.leading() as feed:
         done = feed.once()
-    assert (done.events, done.jobs, done.sent) == (events, events, events)
+    assert (done.events, done.jobs, done.sent) == (count, count, count)
 
 
 DEEP_AND_WIDE = [

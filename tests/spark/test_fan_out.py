@@ -14,6 +14,7 @@ from fleet.jobs.records import NewEvent, Subscription
 from spark import schemas
 from spark.jobs import fan_out
 from spark.jobs.fan_out import release, take
+from spark.sources import copy
 from spark.transforms.fan_out import jobs_of
 from tests.spark.driver import Ground
 
@@ -66,6 +67,16 @@ def test_events_become_jobs_once_in_their_order_and_are_let_go(ground: Ground) -
     ]
 
 
+def test_events_with_ids_of_ones_own_keep_the_order_of_their_file(ground: Ground) -> None:
+    ground.store.subscribe(Subscription(name="all", pattern="*", target_url="http://t", mode="BLOCK_ON_ERROR"))
+    ids = ["order-17", "order-17-paid", "x" * 101, "order-17!", "y" * 120, "order-17-shipped"]
+    ground.store.add_events([NewEvent(id=id_, type="a", payload="", msg_group="c1") for id_ in ids])
+    with ground.leading() as feed:
+        assert fan_out.fan_out(feed.setup) == (6, 6)
+    jobs = sorted(ground.store.jobs(limit=0), key=lambda job: (job.sequence, job.created_ms, job.id))
+    assert [job.event_id for job in jobs] == ids
+
+
 def test_a_driver_that_dies_in_the_middle_leaves_its_events_to_the_next(ground: Ground) -> None:
     ground.store.subscribe(Subscription(name="s", pattern="a", target_url="http://t"))
     ground.store.add_events([NewEvent(type="a", payload="") for _ in range(5)])
@@ -89,6 +100,32 @@ def test_a_subscription_that_came_later_gets_the_past_when_asked(ground: Ground)
         feed.look_back("late", since_ms=0)
         feed.look_back("late", since_ms=0)
     assert sorted(job.subscription or "" for job in ground.store.jobs(limit=0)) == ["early"] * 5 + ["late"] * 5
+
+
+def test_the_past_is_made_jobs_of_from_its_oldest_on_so_that_one_who_dies_leaves_no_gap(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy, "BATCH", 4)
+    events = ground.store.add_events([NewEvent(type="a", payload="", msg_group="g") for _ in range(10)]).ids
+    shown: list[str] = []
+
+    class Died(Exception):
+        pass
+
+    def die_at_the_second(words: str) -> None:
+        shown.append(words)
+        if len(shown) == 2:
+            raise Died
+
+    with ground.leading() as feed:
+        feed.once()
+        ground.store.subscribe(Subscription(name="late", pattern="*", target_url="http://t"))
+        with pytest.raises(Died):
+            fan_out.look_back(feed.setup, "late", since_ms=0, show=die_at_the_second)
+        assert {job.event_id for job in ground.store.jobs(limit=0)} == set(events[:8])
+        assert fan_out.look_back(feed.setup, "late", since_ms=0, show=shown.append) == 2
+    assert shown[1] == "8 past events looked at, 8 new jobs"
+    assert shown[-1] == "10 past events looked at, 2 new jobs"
 
 
 @pytest.mark.parametrize("length", [26, 100, 101, 5000])
