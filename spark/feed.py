@@ -139,8 +139,8 @@ class Feed:
         due, lag_ms = found.jobs, found.lag_ms
         if due == 0 or self._still_held(found):
             return bool(events)
-        room = dispatch.room(setup)
-        if room == 0:
+        room = dispatch.room(setup, found)
+        if room.jobs == 0:
             self.totals.held_back = f"{due} wait for room in the queue"
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for room in the queue")
             return bool(events)
@@ -148,7 +148,7 @@ class Feed:
         setup.attend(lambda: setup.spark.session)  # its start is none of an epoch's time
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
-        epoch = dispatch.freeze(setup, most=min(room, setup.feed.batch_size), due=due)
+        epoch = dispatch.freeze(setup, room, due=due)
         self._held = (found if epoch is None else None, time.monotonic())
         if epoch is None:
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")

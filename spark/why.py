@@ -21,6 +21,7 @@ class Job:
     """Not 0 once its target has failed it: an attempt may end before it is made."""
     scheduled_ms: int | None = None
     expires_ms: int | None = None
+    pool: str = ""
 
     @property
     def place(self) -> tuple[int, int, str]:
@@ -41,7 +42,7 @@ def verdicts(jobs: Iterable[Job], *, now_ms: int, window: int) -> dict[str, Verd
     by_group: dict[str, list[Job]] = {}
     found: dict[str, Verdict] = {}
     for job in jobs:
-        if job.message_group is None:
+        if not job.message_group:
             found[job.id] = _by_itself(job, now_ms) or GOES
         else:
             by_group.setdefault(job.message_group, []).append(job)
@@ -111,19 +112,33 @@ def _state(job: Job, now_ms: int) -> str:
 
 
 def plan(
-    jobs: Sequence[Job], *, now_ms: int, window: int, room: int | None, shards: int
+    jobs: Sequence[Job], *, now_ms: int, window: int, room: int | None, shards: int, pools: Mapping[str, int]
 ) -> list[tuple[int, int, str, int]]:
     """(shard, seq, job, attempt), as `spark.transforms.plan` makes them."""
     found = verdicts(jobs, now_ms=now_ms, window=window)
-    going = sorted((job for job in jobs if found[job.id].goes), key=lambda job: job.place)[:room]
+    free = sorted((job for job in jobs if found[job.id].goes), key=lambda job: job.place)
+    going = _within(free, pools)[:room]
     next_in: dict[int, int] = {}
     rows = []
     for job in going:
-        shard = zlib.crc32((job.id if job.message_group is None else job.message_group).encode()) % shards
+        shard = zlib.crc32((job.message_group or job.id).encode()) % shards
         next_in[shard] = next_in.get(shard, 0) + 1
         rows.append((shard, next_in[shard], job.id, job.attempt))
     return rows
 
 
+def _within(free: Sequence[Job], pools: Mapping[str, int]) -> list[Job]:
+    """Of a pool so many, and of a group none behind one that its pool has no room for."""
+    left, cut, going = dict(pools), set(), []
+    for job in free:
+        ordered = job.mode != "IMMEDIATE" and bool(job.message_group)
+        left[job.pool] = left.get(job.pool, len(free)) - 1
+        if left[job.pool] < 0:
+            cut.update([job.message_group] if ordered else [])
+        elif not (ordered and job.message_group in cut):
+            going.append(job)
+    return going
+
+
 def job_of(row: Mapping[str, Any]) -> Job:
-    return Job(**{name: row[name] for name in Job.__dataclass_fields__})
+    return Job(**{name: row[name] for name in Job.__dataclass_fields__ if name in row})

@@ -14,7 +14,8 @@ from pyspark.sql import Row
 
 from fleet import failpoint
 from spark.jobs.setup import Setup, spark_errors
-from spark.sources.ledger import Epoch, Refused
+from spark.room import Room, room_for
+from spark.sources.ledger import Due, Epoch, Refused
 from spark.sources.publish import publish_claims
 from spark.sources.send import Destination, is_own
 from spark.transforms.plan import Limits, plan
@@ -37,17 +38,17 @@ class Done:
     marked: int
 
 
-def room(setup: Setup) -> int:
+def room(setup: Setup, found: Due) -> Room:
     """How many more the queue may hold."""
     if is_own(setup.to.uri) and setup.line.memory_share() >= FULL_AT:
-        return 0
+        return Room(0)
     depth, _ = setup.line.depth(setup.to.uri)
-    return max(0, setup.feed.max_depth - depth)
+    return room_for(found.pools, depth=depth, max_depth=setup.feed.max_depth)
 
 
-def freeze(setup: Setup, *, most: int, due: int | None = None) -> Epoch | None:
+def freeze(setup: Setup, room: Room, *, due: int | None = None) -> Epoch | None:
     """The next epoch. None: nothing is due that its group does not hold. `due`: how many may be, where it is known."""
-    claims = setup.attend(lambda: _claims(setup, most, due))
+    claims = setup.attend(lambda: _claims(setup, room, due))
     if claims.num_rows == 0:
         return None
     fence = setup.line.fence
@@ -56,16 +57,17 @@ def freeze(setup: Setup, *, most: int, due: int | None = None) -> Epoch | None:
     return epoch
 
 
-def _claims(setup: Setup, most: int, due: int | None) -> pa.Table:
+def _claims(setup: Setup, room: Room, due: int | None) -> pa.Table:
     # To cut off what is too much takes a sort of all of it: not done where all will fit.
-    claims = _planned(setup, None if due is not None and due <= most else most)
-    return claims if claims.num_rows <= most else _planned(setup, most)
+    most = min(room.jobs, setup.feed.batch_size)
+    claims = _planned(setup, None if due is not None and due <= most else most, room)
+    return claims if claims.num_rows <= most else _planned(setup, most, room)
 
 
-def _planned(setup: Setup, room: int | None) -> pa.Table:
+def _planned(setup: Setup, most: int | None, room: Room) -> pa.Table:
     feed = setup.feed
     jobs = setup.ask("to_plan", now_ms=setup.now_ms(), window=feed.window)
-    limits = Limits(window=feed.window, room=room, shards=feed.shards)
+    limits = Limits(window=feed.window, room=most, pools=room.pools, shards=feed.shards)
     with spark_errors():
         return plan(jobs, limits=limits).toArrow()
 

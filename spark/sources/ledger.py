@@ -8,7 +8,7 @@ which fence it is made; once a newer driver has begun, an older one is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from fleet.jobs.due import due_since
 from fleet.jobs.prune import forget_epochs
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
 from spark.aside import begun
+from spark.room import PoolDue
 from spark.sources.copy import insert_rows
 
 _KEEP_MS = 24 * 3600 * 1000
@@ -77,6 +78,7 @@ class Due:
     """Expired, and not marked so."""
     out: tuple[int, int]
     """QUEUED, IN_PROGRESS."""
+    pools: Mapping[str, PoolDue]
 
 
 class Ledger:
@@ -173,17 +175,29 @@ class Ledger:
         job = dispatch_jobs.c
         pending = job.status == "PENDING"
         due = and_(pending, or_(job.scheduled_ms.is_(None), job.scheduled_ms <= now_ms))
-        question = select(
-            func.count().filter(due),
-            func.min(case((due, due_since()))),
-            func.count().filter(and_(pending, job.expires_ms <= now_ms)),
-            func.count().filter(job.status == "QUEUED"),
-            func.count().filter(job.status == "IN_PROGRESS"),
-        ).where(job.status.in_(("PENDING", "QUEUED", "IN_PROGRESS")))
+        question = (
+            select(
+                job.pool,
+                func.count().filter(due).label("due"),
+                func.min(case((due, due_since()))).label("oldest_ms"),
+                func.count().filter(and_(pending, job.expires_ms <= now_ms)).label("late"),
+                func.count().filter(job.status == "QUEUED").label("queued"),
+                func.count().filter(job.status == "IN_PROGRESS").label("in_progress"),
+            )
+            .where(job.status.in_(("PENDING", "QUEUED", "IN_PROGRESS")))
+            .group_by(job.pool)
+        )
         with reading(self._engine) as connection:
-            jobs, oldest_ms, late, queued, in_progress = connection.execute(question).one()
-        lag_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
-        return Due(jobs, lag_ms=lag_ms, late=late, out=(queued, in_progress))
+            pools = connection.execute(question).all()
+        oldest_ms = min((pool.oldest_ms for pool in pools if pool.oldest_ms is not None), default=now_ms)
+        queued, in_progress = sum(pool.queued for pool in pools), sum(pool.in_progress for pool in pools)
+        return Due(
+            sum(pool.due for pool in pools),
+            lag_ms=max(0, now_ms - oldest_ms),
+            late=sum(pool.late for pool in pools),
+            out=(queued, in_progress),
+            pools={pool.pool: PoolDue(pool.due, pool.queued + pool.in_progress) for pool in pools},
+        )
 
     def expire(self, *, now_ms: int) -> int:
         job = dispatch_jobs.c

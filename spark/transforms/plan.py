@@ -12,7 +12,8 @@ Since the epoch is a prefix of all that may go in that same order, what it takes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
@@ -32,6 +33,8 @@ class Limits:
     room: int | None
     """Jobs in this epoch; None: there is room for all."""
     shards: int
+    pools: Mapping[str, int] = field(default_factory=dict)
+    """Jobs of those pools that have more than there is room for."""
 
 
 def plan(jobs: DataFrame, *, limits: Limits) -> DataFrame:
@@ -48,9 +51,12 @@ def plan(jobs: DataFrame, *, limits: Limits) -> DataFrame:
         .transform(with_what_stands_around)
         .transform(lambda rows: only_unheld(rows, limits.window))
     )
+    if limits.pools:
+        going = going.transform(lambda rows: within_pools(rows, limits.pools))
     if limits.room is not None:
-        first = going.orderBy("rank", *ORDER).limit(limits.room)
-        going = first.repartitionById(limits.shards, "shard")
+        going = going.orderBy("rank", *ORDER).limit(limits.room)
+    if limits.pools or limits.room is not None:
+        going = going.repartitionById(limits.shards, "shard")
     return going.transform(as_claims)
 
 
@@ -115,6 +121,19 @@ def only_unheld(jobs: DataFrame, window: int) -> DataFrame:
         .otherwise(~F.col("any_before") & ~F.col("block_out"))
     )
     return jobs.filter(F.col("due") & free)
+
+
+def within_pools(jobs: DataFrame, most: Mapping[str, int]) -> DataFrame:
+    """Of a pool so many, and of a group none behind one that its pool has no room for."""
+    first = F.row_number().over(Window.partitionBy("pool").orderBy("rank", *ORDER))
+    limits = F.create_map(*(F.lit(word) for pool in most.items() for word in pool))
+    before = _group().rowsBetween(Window.unboundedPreceding, -1)
+    ordered = F.col("mode") != IMMEDIATE
+    return (
+        jobs.withColumn("left_out", _or_not(first > F.try_element_at(limits, "pool")))
+        .withColumn("gap_before", _or_not(F.max(F.col("left_out") & ordered).over(before)))
+        .filter(~F.col("left_out") & ~(ordered & F.col("gap_before")))
+    )
 
 
 def as_claims(jobs: DataFrame) -> DataFrame:

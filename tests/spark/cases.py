@@ -14,6 +14,8 @@ from fleet.jobs.schema import dispatch_jobs
 from spark.why import Job
 
 NOW_MS = 1_000_000
+POOLS = ("P", "P", "Q", "R")
+pools_with_little_room = st.sampled_from([{}, {"P": 0}, {"P": 1}, {"Q": 0}, {"P": 2, "Q": 1}, {"P": 6, "R": 3}])
 GROUPS = (None, "", "g1", "g2", "Ω–g3")
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 # What is over holds nobody; it is left out, as the store leaves it out.
@@ -38,6 +40,7 @@ def one_job(draw: st.DrawFn, number: int) -> Job:
         **draw(st.sampled_from(TURNS)),
         scheduled_ms=draw(times),
         expires_ms=draw(st.one_of(st.none(), st.none(), times)),
+        pool=draw(st.sampled_from(POOLS)),
     )
 
 
@@ -71,6 +74,7 @@ def crowds(draw: st.DrawFn) -> list[Job]:
             **(chance.choice(TURNS[1:]) if chance.random() < again else TURNS[0]),
             scheduled_ms=chance.choice([NOW_MS + 1, FAR_MS]) if chance.random() < later else chance.choice(PAST),
             expires_ms=chance.choice([1, NOW_MS]) if chance.random() < expires else chance.choice([None, NOW_MS + 1]),
+            pool=chance.choice(POOLS),
         )
         for number in range(draw(st.integers(10, 100)))
     ]
@@ -83,7 +87,7 @@ PAST = (None, None, 0, NOW_MS - 1, NOW_MS)
 
 def put(engine: Engine, jobs: Sequence[Job]) -> None:
     """These, and no other, into the store."""
-    rest = {"target_url": "", "payload": "", "pool": ""}
+    rest = {"target_url": "", "payload": ""}
     rows = [dataclasses.asdict(job) | rest for job in jobs]
     for row in rows:
         row["last_error"] = "HTTP 500" if row.pop("tried") else None

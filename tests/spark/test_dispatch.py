@@ -16,6 +16,7 @@ from fleet.jobs.schema import claims, epochs
 from spark.aside import begun
 from spark.explain import explain
 from spark.jobs import dispatch
+from spark.room import Room
 from spark.sources import ledger
 from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
@@ -60,12 +61,36 @@ def test_a_message_says_what_the_processing_endpoint_needs(ground: Ground) -> No
 
 def test_an_epoch_is_no_larger_than_the_room_that_is_left(ground: Ground) -> None:
     ground.add(50, groups=50)
-    with ground.leading(max_depth=30, batch_size=20) as feed:
+    with ground.leading(max_depth=60, batch_size=20) as feed:
         done = feed.once()
         assert (done.epochs, done.sent, done.held_back) == (2, 30, "20 wait for room in the queue")
     assert len(ground.drain()) == 30
     with ground.leading() as feed:
         assert feed.once().sent == 20
+
+
+def test_a_pool_that_fills_the_queue_leaves_room_for_another(ground: Ground) -> None:
+    """It has more jobs than the queue takes, older ones, and nobody takes any of them."""
+    slow = ground.add(100, groups=10, group="slow", pool="SLOW")
+    with ground.leading(max_depth=80, window=100) as feed:
+        first = feed.once()
+        assert (first.sent, first.held_back) == (40, "60 wait for room in the queue")
+        fast = ground.add(12, groups=6, group="fast", pool="FAST")
+        second = feed.once()
+        assert (second.sent, second.held_back) == (52, "60 wait for room in the queue")
+    messages = ground.drain()
+    ground.judge({*slow[:40], *fast}, messages)
+
+
+def test_of_a_group_in_two_pools_none_goes_before_one_that_its_pool_has_no_room_for(ground: Ground) -> None:
+    ground.add(40, groups=0, pool="SLOW")
+    with ground.leading(max_depth=80) as feed:
+        assert feed.once().sent == 40
+        ids = [ground.add(1, groups=1, pool=pool)[0] for pool in ("FAST", "SLOW", "FAST")]
+        other = ground.add(1, groups=1, group="h", pool="FAST")
+        assert feed.once().sent == 42
+    assert {body["id"] for body, _ in ground.drain()} >= {ids[0], *other}
+    assert {ground.store.job(id_).status for id_ in ids[1:]} == {"PENDING"}  # type: ignore[union-attr]
 
 
 def test_a_second_driver_publishes_nothing(ground: Ground) -> None:
@@ -83,7 +108,7 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
     """It froze an epoch, fell asleep, and wakes up when its successor has published that epoch."""
     ground.add(10, groups=10)
     with ground.leading() as old:
-        epoch = dispatch.freeze(old.setup, most=100)
+        epoch = dispatch.freeze(old.setup, Room(100))
         assert epoch is not None
         ground.redis.client().hset("{fleet}:feed", "deadline", "0")
         with ground.leading() as new:
@@ -98,7 +123,7 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
 def test_what_was_refused_stays_refused_when_the_driver_dies_before_the_mark(ground: Ground) -> None:
     (bad,) = ground.add(1, groups=1, pool="P" * 200)
     with ground.leading() as old:
-        epoch = dispatch.freeze(old.setup, most=10)
+        epoch = dispatch.freeze(old.setup, Room(10))
         assert epoch is not None
         dispatch.publish(old.setup, epoch)
         ground.redis.client().hset("{fleet}:feed", "deadline", "0")
@@ -157,7 +182,7 @@ def test_what_was_claimed_long_ago_is_forgotten(ground: Ground) -> None:
 def test_claims_that_somebody_has_deleted_keep_no_driver_from_going_on(ground: Ground) -> None:
     ground.add(5, groups=5)
     with ground.leading() as feed:
-        assert dispatch.freeze(feed.setup, most=10) is not None
+        assert dispatch.freeze(feed.setup, Room(10)) is not None
     with ground.store.engine.connect() as connection, connection.begin():
         connection.execute(delete(claims))
     with ground.leading() as feed:

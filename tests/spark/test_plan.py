@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,14 +19,17 @@ from spark.sources.queries import of_group, to_plan
 from spark.sources.store import ask
 from spark.transforms.plan import Limits, plan
 from spark.why import Job, job_of
-from tests.spark.cases import FAR_MS, NOW_MS, crowds, job_tables, put
+from tests.spark.cases import FAR_MS, NOW_MS, crowds, job_tables, pools_with_little_room, put
 
+NO_POOLS: Mapping[str, int] = {}
 QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 
 
 def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     names = schemas.JOBS.names
-    rows = [(*(getattr(job, name) for name in names), f"of {job.id}", NOW_MS) for job in jobs]
+    # As a store gives them: an empty group is none.
+    read = [dataclasses.replace(job, message_group=job.message_group or None) for job in jobs]
+    rows = [(*(getattr(job, name) for name in names), job.pool, NOW_MS) for job in read]
     return session.createDataFrame(rows, schemas.TO_PLAN)
 
 
@@ -36,15 +39,16 @@ def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     window=st.integers(1, 4),
     room=st.sampled_from([1, 4, 12, None]),
     shards=st.integers(1, 3),
+    pools=pools_with_little_room,
 )
 def test_the_plan_of_spark_is_the_plan_of_the_oracle(
-    session: SparkSession, jobs: list[Job], window: int, room: int, shards: int
+    session: SparkSession, jobs: list[Job], window: int, room: int, shards: int, pools: dict[str, int]
 ) -> None:
-    found = plan(table(session, jobs), limits=Limits(window=window, room=room, shards=shards))
+    found = plan(table(session, jobs), limits=Limits(window=window, room=room, shards=shards, pools=pools))
     assert found.schema.names == schemas.TO_PUBLISH.names
     said = {row.job_id: (row.mode, row.pool) for row in found.collect()}
-    assert said == {job.id: (job.mode, f"of {job.id}") for job in jobs if job.id in said}
-    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, shards)
+    assert said == {job.id: (job.mode, job.pool) for job in jobs if job.id in said}
+    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, shards, pools)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -73,17 +77,17 @@ def test_what_explain_reads_of_a_group_says_the_same_of_a_job(store: JobStore, j
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(jobs=crowds(), window=st.integers(1, 3), room=st.sampled_from([7, 500]))
+@given(jobs=crowds(), window=st.integers(1, 3), room=st.sampled_from([7, 500]), pools=pools_with_little_room)
 def test_what_spark_plans_of_a_store_is_what_the_oracle_plans_of_all_its_jobs(
-    session: SparkSession, store: JobStore, jobs: list[Job], window: int, room: int
+    session: SparkSession, store: JobStore, jobs: list[Job], window: int, room: int, pools: dict[str, int]
 ) -> None:
     put(store.engine, jobs)
     url = store.engine.url.render_as_string(hide_password=False)
     found = plan(
         ask(session, url, "to_plan", now_ms=NOW_MS, window=window),
-        limits=Limits(window=window, room=room, shards=2),
+        limits=Limits(window=window, room=room, shards=2, pools=pools),
     )
-    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, 2)
+    assert claims_in(found) == claims_of_the_oracle(jobs, window, room, 2, pools)
 
 
 def claims_in(found: DataFrame) -> list[tuple[object, ...]]:
@@ -91,10 +95,12 @@ def claims_in(found: DataFrame) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in found.select(*schemas.CLAIMS.names).collect()), key=lambda claim: claim[:2])
 
 
-def claims_of_the_oracle(jobs: list[Job], window: int, room: int | None, shards: int) -> list[tuple[object, ...]]:
+def claims_of_the_oracle(
+    jobs: list[Job], window: int, room: int | None, shards: int, pools: Mapping[str, int] = NO_POOLS
+) -> list[tuple[object, ...]]:
     by_id = {job.id: job for job in jobs}
-    planned = why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards)
-    claims = [(shard, seq, job, attempt, by_id[job].message_group) for shard, seq, job, attempt in planned]
+    planned = why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards, pools=pools)
+    claims = [(shard, seq, job, attempt, by_id[job].message_group or None) for shard, seq, job, attempt in planned]
     return sorted(claims, key=lambda claim: claim[:2])
 
 
@@ -114,7 +120,7 @@ def test_what_goes_is_what_the_modes_promise(jobs: list[Job], window: int) -> No
             continue
         assert job.status == PENDING
         assert (job.scheduled_ms or 0) <= NOW_MS
-        if job.message_group is None or job.mode == "IMMEDIATE":
+        if not job.message_group or job.mode == "IMMEDIATE":
             continue
         siblings = [one for one in jobs if one.message_group == job.message_group and not expired(one)]
         before = [one for one in siblings if one.place < job.place]
@@ -187,7 +193,9 @@ PROMISES = {
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_mode_goes_as_it_promises(promise: str) -> None:
     jobs, goes = PROMISES[promise]
-    assert [row[2] for row in why.plan(group(*jobs), now_ms=NOW_MS, window=3, room=100, shards=1)] == goes
+    assert [
+        row[2] for row in why.plan(group(*jobs), now_ms=NOW_MS, window=3, room=100, shards=1, pools=NO_POOLS)
+    ] == goes
 
 
 def test_spark_keeps_the_promises_of_all_modes(session: SparkSession) -> None:
@@ -201,12 +209,30 @@ def test_spark_keeps_the_promises_of_all_modes(session: SparkSession) -> None:
     assert gone == {f"{promise} {code}" for promise, (_, goes) in PROMISES.items() for code in goes}
 
 
+def test_spark_leaves_no_gap_in_a_group_of_two_pools(session: SparkSession) -> None:
+    codes = "PQPQ"
+    jobs = [
+        dataclasses.replace(job, id=f"{mode}{place}", message_group=mode, pool=codes[place])
+        for mode in ("Np", "Ip")
+        for place, job in enumerate(group(*[mode] * len(codes)))
+    ]
+    for most, gone in (
+        ({"P": 0}, {"Ip1", "Ip3"}),
+        ({"P": 1, "Q": 9}, {"Ip1", "Ip3", "Ip0"}),
+        ({"Q": 3}, {"Np0", "Np1", "Np2", "Ip0", "Ip1", "Ip2", "Ip3"}),
+    ):
+        found = plan(table(session, jobs), limits=Limits(window=9, room=None, shards=2, pools=most))
+        claims = claims_in(found)
+        assert {claim[2] for claim in claims} == gone
+        assert claims == claims_of_the_oracle(jobs, 9, None, 2, most)
+
+
 @settings(max_examples=300, deadline=None)
 @given(jobs=crowds(), window=st.integers(1, 3))
 def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int) -> None:
     """Nothing is out, failed, early or to be tried again: then its first job goes, and each IMMEDIATE one."""
     found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
-    for name in {job.message_group for job in jobs} - {None}:
+    for name in {job.message_group for job in jobs} - {None, ""}:
         group = sorted(
             (job for job in jobs if job.message_group == name and not expired(job)), key=lambda job: job.place
         )
@@ -220,10 +246,29 @@ def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int
 @given(jobs=job_tables(), window=st.integers(1, 3))
 def test_more_room_only_adds_to_what_goes(jobs: list[Job], window: int) -> None:
     """Never a gap: what an epoch takes of a group is the beginning of what all epochs would."""
-    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=1)
+    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=1, pools=NO_POOLS)
     for room in range(len(whole)):
-        assert why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=1) == whole[:room]
+        assert why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=1, pools=NO_POOLS) == whole[:room]
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs=job_tables(), window=st.integers(1, 3), pools=pools_with_little_room)
+def test_a_pool_without_room_holds_no_other_up_and_leaves_no_gap_in_a_group(
+    jobs: list[Job], window: int, pools: dict[str, int]
+) -> None:
+    whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=None, shards=1, pools=NO_POOLS)
+    some = {row[2] for row in why.plan(jobs, now_ms=NOW_MS, window=window, room=None, shards=1, pools=pools)}
+    by_id = {job.id: job for job in jobs}
+    for code, most in pools.items():
+        assert sum(by_id[id_].pool == code for id_ in some) <= most
+    left_out = [by_id[row[2]] for row in whole if row[2] not in some]
+    gone = [by_id[id_] for id_ in some if by_id[id_].mode != "IMMEDIATE" and by_id[id_].message_group]
+    for job in left_out:
+        if job.mode != "IMMEDIATE" and job.message_group:
+            assert [one for one in gone if one.message_group == job.message_group and one.place > job.place] == []
+    mixed = {job.message_group for job in jobs if job.pool in pools and job.message_group}
+    assert [job for job in left_out if job.pool not in pools and job.message_group not in mixed] == []
 
 
 def test_a_plan_in_plain_python_and_in_spark_take_the_same_fields() -> None:
-    assert {field.name for field in dataclasses.fields(Job)} == set(schemas.JOBS.names)
+    assert {field.name for field in dataclasses.fields(Job)} == set(schemas.TO_PLAN.names) - {"read_ms"}
