@@ -32,6 +32,8 @@ from spark.sources.send import Destination
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
 _HELD_S = 5.0
+_LOOKS_APART = 5
+"""A look at all that waits takes long where much does: a driver with nothing to do rests so many times as long."""
 COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
 """Of `Totals`, what metrics show."""
 
@@ -98,6 +100,7 @@ class Feed:
         self.progress = Progress(say=say, show=show)
         self._say = say
         self._held: tuple[Due | None, float] = (None, 0.0)
+        self._look_s = 0.0
 
     def begin(self) -> None:
         """The first act of a new leader: older drivers are shut out before anything is decided."""
@@ -132,10 +135,10 @@ class Feed:
             self.totals.events += events
             self.totals.jobs += jobs
         self.totals.held_back = ""
-        found = setup.attend(lambda: setup.ledger.look(now_ms=setup.now_ms()))
+        found = self._look()
         if found.late:
             self.totals.expired += setup.attend(lambda: setup.ledger.expire(now_ms=setup.now_ms()))
-            found = setup.attend(lambda: setup.ledger.look(now_ms=setup.now_ms()))
+            found = self._look()
         due, lag_ms = found.jobs, found.lag_ms
         if due == 0 or self._still_held(found):
             return bool(events)
@@ -151,11 +154,20 @@ class Feed:
         epoch = dispatch.freeze(setup, room, due=due)
         self._held = (found if epoch is None else None, time.monotonic())
         if epoch is None:
+            if room.pools:
+                waits = sum(found.pools[code].due - may for code, may in room.pools.items())
+                self.totals.held_back = f"{waits} wait for room in the queue"
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)
         self.progress.step(f"epoch {epoch.number}: publishing {epoch.jobs:,}")
         self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
+
+    def _look(self) -> Due:
+        began_s = time.monotonic()
+        found = self.setup.attend(lambda: self.setup.ledger.look(now_ms=self.setup.now_ms()))
+        self._look_s = time.monotonic() - began_s
+        return found
 
     def _still_held(self, found: Due) -> bool:
         """A plan takes seconds of a core, and would say again what it said of the same jobs.
@@ -222,7 +234,7 @@ class Feed:
             self._count()
             if not stepped:
                 self.progress.rest()
-                self.setup.line.rest(stopping, feed.poll_interval_s)
+                self.setup.line.rest(stopping, max(feed.poll_interval_s, min(_HELD_S, _LOOKS_APART * self._look_s)))
 
     def _count(self) -> None:
         counted = asdict(self.totals)

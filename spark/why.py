@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.status import span
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -59,7 +61,7 @@ def _by_itself(job: Job, now_ms: int) -> Verdict | None:
         return Verdict(False, "it has expired")
     if (job.scheduled_ms or 0) > now_ms:
         what = "is to be tried again" if job.tried else "is to go"
-        return Verdict(False, f"it {what} in {(job.scheduled_ms or 0) - now_ms} ms")
+        return Verdict(False, f"it {what} in {span(((job.scheduled_ms or 0) - now_ms) / 1000)}")
     return None
 
 

@@ -82,6 +82,16 @@ def test_a_pool_that_fills_the_queue_leaves_room_for_another(ground: Ground) -> 
     ground.judge({*slow[:40], *fast}, messages)
 
 
+def test_what_waits_for_room_is_told_though_all_else_waits_for_its_group(ground: Ground) -> None:
+    """A backfill goes on for as long as something does."""
+    ground.add(100, groups=0, pool="SLOW")
+    ground.add(2, groups=1, pool="FAST", modes=("BLOCK_ON_ERROR",))
+    with ground.leading(max_depth=80) as feed:
+        done = feed.once()
+    assert (done.sent, done.held_back) == (41, "60 wait for room in the queue")
+    ground.drain()
+
+
 def test_of_a_group_in_two_pools_none_goes_before_one_that_its_pool_has_no_room_for(ground: Ground) -> None:
     ground.add(40, groups=0, pool="SLOW")
     with ground.leading(max_depth=80) as feed:
