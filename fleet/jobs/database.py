@@ -79,6 +79,7 @@ def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engi
         # The driver begins transactions where it thinks fit; `_begin` does it instead.
         connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
     )
+    event.listen(engine, "do_connect", _make_folder)
     event.listen(engine, "connect", partial(_prepare, "FULL" if durable else "NORMAL"))
     event.listen(engine, "begin", _begin)
     return engine
@@ -127,8 +128,6 @@ def _turn(engine: Engine) -> contextlib.AbstractContextManager[object]:
 @contextlib.contextmanager
 def translated(engine: Engine) -> Iterator[None]:
     try:
-        if engine.url.drivername == "sqlite":
-            Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
         yield
     except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
         raise JobStoreUnavailable(f"job store {place(engine.url)}: {_words(error)}") from error
@@ -160,6 +159,10 @@ def _let_go_of_sleepers(asleep_ms: int, connection: Any, _record: object) -> Non
     for name, value in (("idle", 30), ("interval", 10), ("count", 3)):
         connection.execute(f"SET tcp_keepalives_{name} = {value}")
     connection.commit()
+
+
+def _make_folder(_dialect: Any, _record: Any, arguments: Any, _named: Any) -> None:
+    Path(arguments[0]).parent.mkdir(parents=True, exist_ok=True)
 
 
 def _prepare(synchronous: str, connection: Any, _record: Any) -> None:
