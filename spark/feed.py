@@ -99,7 +99,7 @@ class Feed:
         self.totals = Totals()
         self.progress = Progress(say=say, show=show)
         self._say = say
-        self._held: tuple[Due | None, float] = (None, 0.0)
+        self._held: tuple[Due | None, float, str] = (None, 0.0, "")
         self._look_s = 0.0
 
     def begin(self) -> None:
@@ -140,7 +140,10 @@ class Feed:
             self.totals.expired += setup.attend(lambda: setup.ledger.expire(now_ms=setup.now_ms()))
             found = self._look()
         due, lag_ms = found.jobs, found.lag_ms
-        if due == 0 or self._still_held(found):
+        if due == 0:
+            return bool(events)
+        if (still := self._still_held(found)) is not None:
+            self.totals.held_back = still
             return bool(events)
         room = dispatch.room(setup, found)
         if room.jobs == 0:
@@ -152,13 +155,14 @@ class Feed:
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
         epoch = dispatch.freeze(setup, room, due=due)
-        self._held = (found if epoch is None else None, time.monotonic())
         if epoch is None:
             if room.pools:
                 waits = sum(found.pools[code].due - may for code, may in room.pools.items())
                 self.totals.held_back = f"{waits} wait for room in the queue"
+            self._held = found, time.monotonic(), self.totals.held_back
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)
+        self._held = None, 0.0, ""
         self.progress.step(f"epoch {epoch.number}: publishing {epoch.jobs:,}")
         self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
@@ -169,13 +173,13 @@ class Feed:
         self._look_s = time.monotonic() - began_s
         return found
 
-    def _still_held(self, found: Due) -> bool:
-        """A plan takes seconds of a core, and would say again what it said of the same jobs.
+    def _still_held(self, found: Due) -> str | None:
+        """What waits for room, where nothing has changed: a plan takes seconds of a core, and would say the same again.
 
         What frees a job changes a number. Not always: an error that somebody cancels does not, so it is not for long.
         """
-        held, since_s = self._held
-        return found == held and time.monotonic() - since_s < _HELD_S
+        held, since_s, for_room = self._held
+        return for_room if found == held and time.monotonic() - since_s < _HELD_S else None
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
         """Make a subscription's jobs of events that came before it."""

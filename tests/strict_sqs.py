@@ -31,6 +31,7 @@ class Standing:
     number: int
     group: str
     body: str
+    attributes: dict[str, Any]
     visible_at: float = 0.0
     count: int = 0
 
@@ -89,7 +90,8 @@ class Strict:
         dedup_id = entry["MessageDeduplicationId"] if self.is_fifo else f"{number}"
         if self.seen.get(dedup_id, 0) <= now:
             record = {"what": "sent", "number": number, "group": entry["MessageGroupId"] if self.is_fifo else dedup_id}
-            record |= {"body": entry["MessageBody"], "dedup": dedup_id, "until": now + DEDUP_S}
+            record |= {"body": entry["MessageBody"], "attributes": entry.get("MessageAttributes", {})}
+            record |= {"dedup": dedup_id, "until": now + DEDUP_S}
             self._log.write(json.dumps(record) + "\n")
             self._log.flush()
             self._append(record)
@@ -98,7 +100,7 @@ class Strict:
     def _append(self, record: dict[str, Any]) -> None:
         self.last = record["number"]
         self.seen[record["dedup"]] = record["until"]
-        one = Standing(self.last, record["group"], record["body"])
+        one = Standing(self.last, record["group"], record["body"], record["attributes"])
         self.groups.setdefault(one.group, {})[one.number] = one
 
     def _remove(self, group: str, number: int) -> None:
@@ -118,7 +120,7 @@ class Strict:
                 break
         for one in shown:
             one.count, one.visible_at = one.count + 1, now + visibility_s
-        return {"Messages": [_message(one) for one in shown]} if shown else {}
+        return {"Messages": [_message(one, self.is_fifo) for one in shown]} if shown else {}
 
     def _settle(self, entry: dict[str, Any]) -> str:
         """Why it cannot be; '' where it is done."""
@@ -137,13 +139,18 @@ class Strict:
         return ""
 
 
-def _message(one: Standing) -> dict[str, Any]:
+def _message(one: Standing, is_fifo: bool) -> dict[str, Any]:
     return {
         "MessageId": f"{one.number:08d}",
         "ReceiptHandle": f"{one.number}.{one.count}.{one.group}",
         "MD5OfBody": "0" * 32,
         "Body": one.body,
-        "Attributes": {"ApproximateReceiveCount": str(one.count), "MessageGroupId": one.group},
+        # A standard queue knows no groups: those of its messages travel beside the body.
+        "Attributes": {
+            "ApproximateReceiveCount": str(one.count),
+            **({"MessageGroupId": one.group} if is_fifo else {}),
+        },
+        "MessageAttributes": one.attributes,
     }
 
 

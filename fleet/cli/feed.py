@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from spark.feed import Feed, Totals
 
 
+_MOST_DAYS = 36_500
+
+
 @click.group(cls=Group, epilog=example("fleet feed once", "fleet feed run --master 'local[2]'"))
 def feed() -> None:
     """Make jobs of events, and messages of jobs that are due (docs/pipeline.md)."""
@@ -116,6 +119,8 @@ def backfill(
     """Publish a large backlog in large epochs, and wait for room where the queue is full."""
     if days is not None and subscription is None:
         raise click.UsageError("--days goes with --subscription.", context)
+    if days is not None and not days <= _MOST_DAYS:  # nor nan
+        raise click.UsageError(f"--days is at most {_MOST_DAYS:,}.", context)
     settings = _settings(context, master, queue)
     settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
     with _feed(settings) as (driver, screen):

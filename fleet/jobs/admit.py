@@ -21,6 +21,10 @@ PROBED_DELAY_S = math.ceil(RULES.open_ms / 1000)
 """While somebody probes: as long as after a probe that fails. A target that hangs keeps its prober waiting for the
 job's timeout, and a shorter delay would have all its other messages come by many times meanwhile."""
 
+_APART_MS, _MOST_MS = 10, 60_000
+"""A hundred a second and server; who comes after six thousand others waits no longer than those do."""
+_ORIGINS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Shut:
@@ -28,6 +32,25 @@ class Shut:
 
     origin: str
     delay_s: int
+
+
+class Turns:
+    """When the jobs of a target that is shut come again: one after the other, however many they are.
+
+    Each time is a message, and what queue and ledger remember of it. All at once would also be one probe for all of
+    them; so there is somebody to ask for the next one as soon as it is free.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def next(self, origin: str, *, now_ms: int, not_before_ms: int) -> int:
+        latest_ms = max(now_ms + _MOST_MS, not_before_ms)
+        due_ms = min(max(not_before_ms, self._last.get(origin, 0) + _APART_MS), latest_ms)
+        if len(self._last) >= _ORIGINS:
+            self._last = {one: last for one, last in self._last.items() if last > now_ms}
+        self._last[origin] = due_ms
+        return due_ms
 
 
 class Ticket:

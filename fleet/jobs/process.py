@@ -22,7 +22,7 @@ from fleet.delivery.client import HttpClient, Transfer
 from fleet.delivery.reply import Reply
 from fleet.delivery.sign import Signer
 from fleet.errors import JobStoreError, JobStoreUnavailable
-from fleet.jobs.admit import Gate, Shut, Ticket
+from fleet.jobs.admit import Gate, Shut, Ticket, Turns
 from fleet.jobs.app_key import is_token_of
 from fleet.jobs.deliver import outcome_of, request_headers
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
@@ -40,10 +40,9 @@ AT_ONCE = 512
 """Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
 THREADS = 8
 _SETTLE_AGAIN_S = 0.5
-_PUT_BACK_S = (1, 2, 5, 10, 20, 40, 60)
-"""By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s from
-the first a target that fails some of its jobs was shut nearly all of the time. One that has come often waits longer:
-each time is a message, and what queue and ledger remember of it."""
+_PUT_BACK_S = (1, 2, 5)
+"""By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s a
+target that fails some of its jobs was shut nearly all of the time."""
 _HUNG_MS = 1000.0
 _COMPLAIN_EVERY_MS = 60_000.0
 
@@ -85,6 +84,7 @@ class Processor:
         self._forbids_url = forbids_url
         self._signers = signers
         self._gate = gate
+        self._turns = Turns()
         self._window = window
         self._opened: tuple[bytes, JobStore] | None = None
         self._opening = threading.Lock()
@@ -131,13 +131,15 @@ class Processor:
 
     async def _put_back(self, store: JobStore, job: Job, shut: Shut) -> Answer:
         """Into the job store, where it takes no room. A message that waits takes its pool's, from all other targets."""
-        delay_s = max(shut.delay_s, _PUT_BACK_S[min(job.attempt, len(_PUT_BACK_S)) - 1])
-        due_ms = self._clock.wall_ms() + delay_s * 1000
+        least_s = max(shut.delay_s, _PUT_BACK_S[min(job.attempt, len(_PUT_BACK_S)) - 1])
+        now_ms = self._clock.wall_ms()
+        due_ms = self._turns.next(shut.origin, now_ms=now_ms, not_before_ms=now_ms + least_s * 1000)
         gone = await self._run(partial(store.put_back, job, due_ms=due_ms, window=self._window))
         if gone is not None:
             return self._told(gone)
         self.counts["refused.breaker"] += 1
-        return Answer(True, f"the circuit breaker of {shut.origin} is open: it goes again in {delay_s} s")
+        again_s = math.ceil((due_ms - now_ms) / 1000)
+        return Answer(True, f"the circuit breaker of {shut.origin} is open: it goes again in {again_s} s")
 
     async def _way(self, job: Job) -> Ticket | Shut:
         now_ms = self._clock.wall_ms()
