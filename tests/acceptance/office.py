@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -17,6 +18,17 @@ from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.schema import dispatch_jobs
 from tests.acceptance.fleet_command import Fleet, Process
 from tests.acceptance.site import address_in
+from tests.servers import RedisServer
+
+
+def an_office(directory: Path, redis: RedisServer, database_url: str, **more: str) -> Office:
+    environment = {
+        "FLEET_REDIS_URL": redis.url,
+        "FLEET_DATABASE_URL": database_url,
+        "FLEET_DATABASE_APP_KEY": "acceptance",
+        "FLEET_LEASE_TTL_MS": "2000",
+    }
+    return Office(Fleet(directory, environment | more), database_url)
 
 
 @dataclass

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from tests.acceptance.fleet_command import Fleet, Process, until
-from tests.acceptance.office import Office
+from tests.acceptance.office import Office, an_office
 from tests.acceptance.site import address_in
 from tests.acceptance.webhooks import Target, a_target
 from tests.servers import RedisServer
@@ -28,14 +28,8 @@ SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
 @pytest.fixture
 def office(tmp_path: Path, redis_server: RedisServer, database_url: str) -> Office:
-    environment = {
-        "FLEET_REDIS_URL": redis_server.url,
-        "FLEET_DATABASE_URL": database_url,
-        "FLEET_DATABASE_APP_KEY": "acceptance",
-        # Roles are asked of people; the processing endpoint has a token of its own.
-        "FLEET_SERVER_TOKEN": "for operators",
-    }
-    return Office(Fleet(tmp_path, environment), database_url)
+    # Roles are asked of people; the processing endpoint has a token of its own.
+    return an_office(tmp_path, redis_server, database_url, FLEET_SERVER_TOKEN="for operators")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from sqlalchemy import update
 from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.schema import dispatch_jobs
 from spark.sources.send import Destination, Row, Sender
-from tests.acceptance.fleet_command import Fleet, until
-from tests.acceptance.office import Office
+from tests.acceptance.fleet_command import until
+from tests.acceptance.office import an_office
 from tests.acceptance.test_jobs_breaker import added
 from tests.acceptance.webhooks import a_target
 from tests.servers import RedisServer
@@ -29,13 +29,7 @@ async def test_the_attempt_that_counts_is_delivered_and_the_group_stays_in_order
     A router that took the new ones for copies of the old would throw them away, and the jobs would be out for good.
     """
     database_url = f"sqlite:///{tmp_path}/jobs.db"
-    environment = {
-        "FLEET_REDIS_URL": redis_server.url,
-        "FLEET_DATABASE_URL": database_url,
-        "FLEET_DATABASE_APP_KEY": "acceptance",
-        "FLEET_LEASE_TTL_MS": "2000",
-    }
-    office = Office(Fleet(tmp_path, environment), database_url)
+    office = an_office(tmp_path, redis_server, database_url)
     uri = "fleet://dispatch" if kind == "fleet" else f"sqlite:///{tmp_path}/queue.db?queue=dispatch"
     router = {"queues": [{"queueName": "dispatch", "queueUri": uri}], "processingPools": []}
     (tmp_path / "router.json").write_text(json.dumps(router))

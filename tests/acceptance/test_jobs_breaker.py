@@ -12,22 +12,15 @@ import requests
 from fleet.delivery.breaker import RULES
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import connected
-from tests.acceptance.fleet_command import Fleet, until
-from tests.acceptance.office import Office
+from tests.acceptance.fleet_command import until
+from tests.acceptance.office import Office, an_office
 from tests.acceptance.webhooks import Target, a_target
 from tests.servers import RedisServer
 
 
 @pytest.fixture
 def office(tmp_path: Path, redis_server: RedisServer) -> Office:
-    database_url = f"sqlite:///{tmp_path}/jobs.db"
-    environment = {
-        "FLEET_REDIS_URL": redis_server.url,
-        "FLEET_DATABASE_URL": database_url,
-        "FLEET_DATABASE_APP_KEY": "acceptance",
-        "FLEET_LEASE_TTL_MS": "2000",
-    }
-    return Office(Fleet(tmp_path, environment), database_url)
+    return an_office(tmp_path, redis_server, f"sqlite:///{tmp_path}/jobs.db")
 
 
 CAPACITY = 400
