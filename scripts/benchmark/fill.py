@@ -87,7 +87,9 @@ async def fill_pool(
         tokens = ["1"] * len(ids)
         if track:
             # Handles as long as the embedded queue's.
-            tracking = await queue.track([(name, name, POOL, group, f"{name[8:]}-1") for name, group in ids])
+            tracking = await queue.track(
+                [(name, name, POOL, group, f"{name[8:]}-1") for name, group in ids], targets=[target] * len(ids)
+            )
             tokens = [tracked.token for tracked in tracking]
         now_ms = time.time_ns() // 1_000_000
         entries = [
