@@ -125,7 +125,7 @@ class FeedSettings:
     default_dispatch_pool_code: str = _setting(DEFAULT_POOL, env="DISPATCH_SCHEDULER_DEFAULT_DISPATCH_POOL_CODE")
     """The pool of a message whose job names none."""
     max_depth: int = _setting(400_000, least=1)
-    """Messages in the queue beyond which nothing is published; of one pool half as many."""
+    """Messages in the queue beyond which nothing is published; of one pool half as many (`spark/room.py`)."""
     window: int = _setting(10, least=1)
     """NEXT_ON_ERROR jobs of one group that are out at a time."""
     shards: int = _setting(4, env="DISPATCH_SCHEDULER_MAX_CONCURRENT_GROUPS", least=1)

@@ -26,6 +26,7 @@ from spark.jobs.recover import Recovered, recover
 from spark.jobs.setup import Setup
 from spark.line import Line
 from spark.progress import Progress, Say
+from spark.room import PoolDue
 from spark.session import Spark
 from spark.sources.ledger import Due
 from spark.sources.send import Destination
@@ -99,7 +100,7 @@ class Feed:
         self.totals = Totals()
         self.progress = Progress(say=say, show=show)
         self._say = say
-        self._held: tuple[Due | None, float, str] = (None, 0.0, "")
+        self._held: tuple[Mapping[str, PoolDue] | None, float] = (None, 0.0)
         self._look_s = 0.0
 
     def begin(self) -> None:
@@ -142,13 +143,16 @@ class Feed:
         due, lag_ms = found.jobs, found.lag_ms
         if due == 0:
             return bool(events)
-        if (still := self._still_held(found)) is not None:
-            self.totals.held_back = still
-            return bool(events)
         room = dispatch.room(setup, found)
+        if shut_out := sum(pool.due for code, pool in found.pools.items() if room.shuts_out(code)):
+            self.totals.held_back = f"{shut_out} wait for room in the queue"
         if room.jobs == 0:
             self.totals.held_back = f"{due} wait for room in the queue"
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for room in the queue")
+            return bool(events)
+        # Of pools that are shut out a plan says nothing, whatever happens to them.
+        judged = {code: pool for code, pool in found.pools.items() if not room.shuts_out(code)}
+        if self._still_held(judged):
             return bool(events)
         self.progress.step("starting Spark")
         setup.attend(lambda: setup.spark.session)  # its start is none of an epoch's time
@@ -156,13 +160,10 @@ class Feed:
         self.progress.step(f"planning, {due:,} are due")
         epoch = dispatch.freeze(setup, room, due=due)
         if epoch is None:
-            if room.pools:
-                waits = sum(found.pools[code].due - may for code, may in room.pools.items())
-                self.totals.held_back = f"{waits} wait for room in the queue"
-            self._held = found, time.monotonic(), self.totals.held_back
-            self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for others of their groups")
+            self._held = judged, time.monotonic()
+            self.progress.held(waiting=due - shut_out, lag_s=lag_ms / 1000, why="for others of their groups")
             return bool(events)
-        self._held = None, 0.0, ""
+        self._held = None, 0.0
         self.progress.step(f"epoch {epoch.number}: publishing {epoch.jobs:,}")
         self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
@@ -173,13 +174,13 @@ class Feed:
         self._look_s = time.monotonic() - began_s
         return found
 
-    def _still_held(self, found: Due) -> str | None:
-        """What waits for room, where nothing has changed: a plan takes seconds of a core, and would say the same again.
+    def _still_held(self, pools: Mapping[str, PoolDue]) -> bool:
+        """A plan takes seconds of a core, and would say again what it said of the same jobs.
 
         What frees a job changes a number. Not always: an error that somebody cancels does not, so it is not for long.
         """
-        held, since_s, for_room = self._held
-        return for_room if found == held and time.monotonic() - since_s < _HELD_S else None
+        held, since_s = self._held
+        return pools == held and time.monotonic() - since_s < _HELD_S
 
     def look_back(self, subscription: str, *, since_ms: int) -> None:
         """Make a subscription's jobs of events that came before it."""

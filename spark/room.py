@@ -1,7 +1,7 @@
-"""How much of what is due the queue may take now, and of which pools: a slow pool must not fill it up for all others.
+"""How much of what is due the queue may take now, and of which pools: slow pools must not fill it up for all others.
 
-Of the room there is a pool takes no more than it leaves. So one whose endpoint takes a job a second may have half of
-`max_depth` out, a second one like it a quarter, and a pool that nothing was due of until now finds room at once.
+No pool has more out than is left free. So one whose endpoint takes a job a second may have half of `max_depth` out, two
+like it a third each, and a pool that nothing was due of until now finds room at once.
 """
 
 from __future__ import annotations
@@ -28,17 +28,38 @@ class Room:
     pools: Mapping[str, int] = field(default_factory=dict)
     """So many of those pools that have more due; the others are not limited."""
 
+    def shuts_out(self, code: str) -> bool:
+        return self.pools.get(code) == 0
+
 
 def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> Room:
     """`depth`: messages in the queue, of whichever pool."""
     free, worth = max(0, max_depth - depth), max(1, max_depth // _WORTH)
+    # What got lost on its way is out as well, and takes no room.
+    out = {code: min(pool.out, depth) for code, pool in pools.items()}
+    level = _level(pools, out, free)
     limited: dict[str, int] = {}
     for code, pool in pools.items():
-        # What got lost on its way is out as well, and takes no room.
-        may = (free - min(pool.out, depth)) // 2
-        if may < min(pool.due, pool.out, worth):
+        may = max(0, level - out[code])
+        if may < min(pool.due, out[code], worth):
             may = 0
         if pool.due > may:
             limited[code] = may
-    fit = min(free, sum(limited.get(code, pool.due) for code, pool in pools.items()))
+    fit = sum(limited.get(code, pool.due) for code, pool in pools.items())
+    if not fit and not depth:
+        # Too small to be shared.
+        return Room(min(free, sum(pool.due for pool in pools.values())))
     return Room(fit, limited)
+
+
+def _level(pools: Mapping[str, PoolDue], out: Mapping[str, int], free: int) -> int:
+    """The most that a pool may have out, so that as much is left when all have taken what they may."""
+    least, most = 0, free
+    while least < most:
+        level = (least + most + 1) // 2
+        taken = sum(min(pool.due, max(0, level - out[code])) for code, pool in pools.items())
+        if taken + level <= free:
+            least = level
+        else:
+            most = level - 1
+    return least

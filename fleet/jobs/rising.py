@@ -31,9 +31,14 @@ class Rising:
         with self._lock:
             last_ms, last_id = self._last.get(lane, (0, ""))
             created_ms = max(now_ms, last_ms)
-            if created_ms == last_ms and (id_ is None or last_id is None or id_ <= last_id):
+            if created_ms == last_ms and not _rises(last_id, id_):
                 created_ms += 1
             if len(self._last) >= _MOST:
                 self._last = {name: last for name, last in self._last.items() if last[0] >= now_ms}
             self._last[lane] = created_ms, id_
             return created_ms
+
+
+def _rises(last: str | None, id_: str | None) -> bool:
+    """Whatever stands behind either. Of `order-17.` and `order-17.paid.` it is a hash that says which comes first."""
+    return last is not None and id_ is not None and last < id_ and not id_.startswith(last)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Literal
 from zlib import crc32
 
@@ -83,7 +82,7 @@ class Queue:
         own, as each attempt of a dispatch job is.
         """
         arguments: list[str | int] = [self.now_ms, self.epoch]
-        for message, target in zip(messages, targets or repeat(""), strict=False):
+        for message, target in zip(messages, targets or [""] * len(messages), strict=True):
             arguments += (*message, f"{crc32(target.encode()):x}")
         s = script("track")
         answer = await s(self.client, s.keys_of(self.keys), arguments)

@@ -56,7 +56,7 @@ async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:
 
 
 async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
-    """One that was settled as ack and has given up its id; looks at all that is tracked."""
+    """One that has given up its id, settled as ack or to a newer one of that id; looks at all that is tracked."""
     for queue in queues:
         async for page in Queue(client, queue).all_tracked():
             for message in page:

@@ -72,12 +72,10 @@ class Due:
 
     jobs: int
     """Due, be they held by their group or not."""
-    lag_ms: int = field(compare=False)
+    lag_ms: int
     """How long the first of them has been due."""
     late: int
     """Expired, and not marked so."""
-    out: tuple[int, int]
-    """QUEUED, IN_PROGRESS."""
     pools: Mapping[str, PoolDue]
 
 
@@ -181,8 +179,7 @@ class Ledger:
                 func.count().filter(due).label("due"),
                 func.min(case((due, due_since()))).label("oldest_ms"),
                 func.count().filter(and_(pending, job.expires_ms <= now_ms)).label("late"),
-                func.count().filter(job.status == "QUEUED").label("queued"),
-                func.count().filter(job.status == "IN_PROGRESS").label("in_progress"),
+                func.count().filter(job.status != "PENDING").label("out"),
             )
             .where(job.status.in_(("PENDING", "QUEUED", "IN_PROGRESS")))
             .group_by(job.pool)
@@ -190,13 +187,11 @@ class Ledger:
         with reading(self._engine) as connection:
             pools = connection.execute(question).all()
         oldest_ms = min((pool.oldest_ms for pool in pools if pool.oldest_ms is not None), default=now_ms)
-        queued, in_progress = sum(pool.queued for pool in pools), sum(pool.in_progress for pool in pools)
         return Due(
             sum(pool.due for pool in pools),
             lag_ms=max(0, now_ms - oldest_ms),
             late=sum(pool.late for pool in pools),
-            out=(queued, in_progress),
-            pools={pool.pool: PoolDue(pool.due, pool.queued + pool.in_progress) for pool in pools},
+            pools={pool.pool: PoolDue(pool.due, pool.out) for pool in pools},
         )
 
     def expire(self, *, now_ms: int) -> int:

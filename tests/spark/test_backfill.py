@@ -41,18 +41,18 @@ def fleet(ground: Ground) -> Fleet:
 def test_a_backlog_larger_than_the_queue_waits_for_room_and_goes_whole_and_in_order(
     ground: Ground, fleet: Fleet
 ) -> None:
-    # Of two pools: one alone has half of the queue at most.
+    # Of two pools: each has a third of the queue at most.
     added = [id_ for pool in "AB" for id_ in ground.add(60, groups=12, modes=ORDERED_AND_NOT, group=pool, pool=pool)]
     messages: list[tuple[dict[str, Any], str]] = []
     with beside(lambda: fleet.run("feed", "backfill", FLEET_FEED_MAX_DEPTH="50")) as backfill:
-        for shown, gone in ((50, 50), (50, 100), (20, 120)):
+        for shown, gone in ((32, 32), (32, 64), (32, 96), (24, 120)):
             until_it_waits(gone, ground, backfill)
             some = ground.drain()
             assert len(some) == shown, backfill
             messages += some
         done = backfill.result()
-    assert (done.code, done.out) == (0, "0 events → 0 jobs, 120 published in 3 epochs, 120 queued\n"), done.err
-    assert sizes_of_epochs(ground) == [50, 50, 20]
+    assert (done.code, done.out) == (0, "0 events → 0 jobs, 120 published in 4 epochs, 120 queued\n"), done.err
+    assert sizes_of_epochs(ground) == [32, 32, 32, 24]
     ground.judge(set(added), messages)
 
 

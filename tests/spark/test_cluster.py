@@ -33,6 +33,15 @@ def test_a_job_store_that_only_this_machine_sees_is_refused(fleet: Fleet) -> Non
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_queue_that_only_this_machine_sees_is_refused(fleet: Fleet) -> None:
+    done = fleet.run("feed", "once", "--master", "spark://127.0.0.1:7077", "--queue", "sqlite:///q.db?queue=q")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "fleet: executors at spark://127.0.0.1:7077 see no file of this machine: [feed] queue_url, fleet://…\n"
+    )
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_master_that_is_not_there_is_named(fleet: Fleet) -> None:
     master = f"spark://127.0.0.1:{free_port()}"
     done = fleet.run("feed", "once", "--master", master)

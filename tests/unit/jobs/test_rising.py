@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fleet.jobs.rising import LONGEST_EVENT_ID, Rising, begins_its_jobs
@@ -18,6 +20,7 @@ def test_ids_that_do_not_rise_are_ordered_by_their_time() -> None:
     "ids",
     [
         ["order-17", "order-17-paid", "order-17 again", "order-18"],
+        ["order-17", "order-17.cancelled", "order-17.cancelled.again"],
         ["a", "b" * (LONGEST_EVENT_ID + 1), "c", "d" * 5000, "e" * 5000],
     ],
 )
@@ -25,6 +28,9 @@ def test_events_of_a_millisecond_are_ordered_as_the_ids_of_their_jobs_are(ids: l
     """`order-17` comes before `order-17-paid`, but `order-17.1a2b` behind `order-17-paid.3c4d`."""
     rising = Rising()
     times = [rising.at("g", begins_its_jobs(id_), 1000) for id_ in ids]
+    for earlier, later in pairwise(list(zip(ids, times, strict=True))):
+        # Of ids of which one begins the other a hash would decide.
+        assert later[0][: len(earlier[0]) + 1] != f"{earlier[0]}." or later[1] > earlier[1]
     # What begins the id of no job may stand anywhere among those of its time: it has one of its own.
     places = [(at, begins_its_jobs(id_) or "") for id_, at in zip(ids, times, strict=True)]
     assert places == sorted(places)
