@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from fleet.clock import Clock
 from fleet.state.connect import Client
@@ -33,6 +33,57 @@ class Limits:
     concurrency: int
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One pool as one wait sees it. Whatever is learnt or forgotten of it meanwhile is for the next wait."""
+
+    share: float
+    """Of a batch, the part that goes to this pool."""
+    free: int
+    limits: Limits
+    short_ms: float | None
+    """For how long it has been short of room; None: it is not."""
+    spent_ms: float
+    """Of the patience with it, what is used up."""
+
+    @property
+    def busy(self) -> bool:
+        return self.short_ms is not None and self.short_ms < PATIENCE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """For room, so long, with these pools. `starving`: others pay for it."""
+
+    seconds: float
+    patient: tuple[str, ...]
+    starving: bool
+
+
+def decide(
+    rooms: Mapping[str, Room], wanted: int, *, starving: bool, may_probe: bool = False, by_groups: bool = False
+) -> Take | Wait:
+    """How much to ask a source for, or how long to wait for room. `starving`: a pool with room lacks work."""
+    roomy = [room for room in rooms.values() if room.short_ms is None]
+    patient = tuple(code for code, room in rooms.items() if room.busy and (not starving or room.spent_ms < PATIENCE_MS))
+    if roomy and not patient:
+        # The next batch may be made up otherwise than the last: reckon with twice the share.
+        fits = min(room.free / min(1.0, 2 * room.share + 0.05) for room in roomy)
+        return Take(max(1, min(wanted, math.floor(fits))))
+    if may_probe and not roomy and not patient:
+        return Take(min(wanted, SHARE))
+    if not starving:
+        return Wait(_GLANCE_S if by_groups and roomy else _SWEEP_S, patient, starving)
+    # What is left of the patience that the others pay for.
+    left_s = min((PATIENCE_MS - rooms[code].spent_ms) / 1000 for code in patient) if patient else _SWEEP_S
+    return Wait(max(_LEAST_S, min(_SWEEP_S, left_s)), patient, starving)
+
+
 class Rooms:
     """The room of every pool this process feeds: as of the last answer, asked again when it runs short."""
 
@@ -54,8 +105,12 @@ class Rooms:
         self._room[code] = room
 
     def forget(self) -> None:
-        """Pools were changed: what they had room for they may not have any more."""
-        self._room.clear()
+        """Pools were changed: what they had room for they may not have any more.
+
+        Another dict, not the same one cleared: an answer that is under way was given before the change, and a wait
+        writes it where it began.
+        """
+        self._room = {}
 
     def on_signal(self, _code: str) -> None:
         """A pool that was short of room has some."""
@@ -76,76 +131,87 @@ class Rooms:
         changed = asyncio.Event()
         self._waiting.add(changed)  # before asking: a signal between the answer and the wait counts
         try:
-            await self._ask(shares, wanted)
-            now_ms = self._clock.boot_ms()
-            roomy = [code for code in shares if code not in self._short_since]
-            busy = [code for code in shares if now_ms - self._short_since.get(code, -PATIENCE_MS) < PATIENCE_MS]
-            starving = bool(busy) and await self._any_starves(roomy, shares, by_groups)
-            patient = [code for code in busy if not starving or self._spent_now(code, now_ms) < PATIENCE_MS]
-            if roomy and not patient and not await self._memory_short():
-                # The next batch may be made up otherwise than the last: reckon with twice the share.
-                fits = min(self._room[code] / min(1.0, 2 * shares[code] + 0.05) for code in roomy)
-                return max(1, min(wanted, math.floor(fits)))
-            if others and not roomy and not patient and now_ms - self._probed_ms > PROBE_EVERY_MS:
-                self._probed_ms = now_ms
-                return min(wanted, SHARE)
-            try:
-                async with asyncio.timeout(self._as_long_as(patient, now_ms, starving, by_groups and bool(roomy))):
-                    await changed.wait()
-            finally:
-                if starving:
-                    self._spend(patient, now_ms)
-        except TimeoutError:
-            return 0
+            rooms, now_ms = await self._look(shares, wanted)
+            starving = False
+            if any(room.busy for room in rooms.values()):
+                rooms, starving = await self._look_who_starves(rooms, by_groups)
+            may_probe = others and now_ms - self._probed_ms > PROBE_EVERY_MS
+            match decide(rooms, wanted, starving=starving, may_probe=may_probe, by_groups=by_groups):
+                case Take(count):
+                    if all(room.short_ms is not None for room in rooms.values()):
+                        self._probed_ms = now_ms
+                    return 0 if await self._memory_short() else count
+                case Wait() as pause:
+                    await self._pause(pause, changed, now_ms)
         finally:
             self._waiting.discard(changed)
         return 0
 
-    async def _any_starves(self, roomy: Sequence[str], shares: Mapping[str, float], by_groups: bool) -> bool:
+    async def _pause(self, pause: Wait, changed: asyncio.Event, now_ms: float) -> None:
+        try:
+            async with asyncio.timeout(pause.seconds):
+                await changed.wait()
+        except TimeoutError:
+            return
+        finally:
+            if pause.starving:
+                self._spend(pause.patient, now_ms)
+
+    async def _look_who_starves(self, rooms: Mapping[str, Room], by_groups: bool) -> tuple[dict[str, Room], bool]:
         """Whether one of those that have room has less than it could work on, and its messages stand behind others."""
-        for code in roomy:
-            if shares[code] >= SOME_SHARE:
-                limits, pool = self._limits_of(code), Pool(self._client, code)
-                self._room[code] = await pool.room()
+        known, seen = self._room, dict(rooms)
+        for code, room in rooms.items():
+            if room.short_ms is None and room.share >= SOME_SHARE:
+                pool = Pool(self._client, code)
+                free = known[code] = await pool.room()
+                seen[code] = replace(room, free=free)
                 if by_groups:
                     # A wait may be as long as what is there of a group: others have to stand behind those at work.
-                    if await pool.groups_to_do() < 2 * limits.concurrency:
-                        return True
-                elif limits.capacity - self._room[code] < limits.concurrency:
-                    return True
-        return False
-
-    def _as_long_as(self, patient: Sequence[str], now_ms: float, starving: bool, may_starve: bool) -> float:
-        if not starving:
-            return _GLANCE_S if may_starve else _SWEEP_S
-        # What is left of the patience that the others pay for.
-        left_s = min((PATIENCE_MS - self._spent_now(code, now_ms)) / 1000 for code in patient) if patient else _SWEEP_S
-        return max(_LEAST_S, min(_SWEEP_S, left_s))
+                    if await pool.groups_to_do() < 2 * room.limits.concurrency:
+                        return seen, True
+                elif room.limits.capacity - free < room.limits.concurrency:
+                    return seen, True
+        return seen, False
 
     def _spent_now(self, code: str, now_ms: float) -> float:
         spent, as_of_ms = self._spent.get(code, (0.0, now_ms))
         return max(0.0, spent - (now_ms - as_of_ms) * REGAIN)
 
-    def _spend(self, codes: Sequence[str], since_ms: float) -> None:
+    def _spend(self, codes: tuple[str, ...], since_ms: float) -> None:
         """These were waited for while another starved: a pool that is always a little short is a slow one too."""
         now_ms = self._clock.boot_ms()
         for code in codes:
             self._spent[code] = self._spent_now(code, since_ms) + now_ms - since_ms, now_ms
 
-    async def _ask(self, shares: Mapping[str, float], wanted: int) -> None:
-        """Bring the rooms up to date where they are short of what would be asked of them."""
+    async def _look(self, shares: Mapping[str, float], wanted: int) -> tuple[dict[str, Room], float]:
+        """Bring the rooms up to date where they are short of what would be asked of them. Returns also when."""
+        known, looked = self._room, {}
         for code, share in shares.items():
-            needed = math.ceil(wanted * share)
-            if self._room.get(code, 0) < needed:
+            limits, free = self._limits_of(code), known.get(code, 0)
+            needed, is_short = math.ceil(wanted * share), False
+            if free < needed:
                 # Worth a poll: a share of a batch, or a quarter of a pool that is smaller than that.
-                quarter = self._limits_of(code).capacity // 4
+                quarter = limits.capacity // 4
                 worth = max(1, min(SHARE, needed, quarter))
                 tell_at = max(worth, min(needed, quarter))
-                self._room[code] = await Pool(self._client, code).room(tell_at)
-                if self._room[code] < worth:
-                    self._short_since.setdefault(code, self._clock.boot_ms())
-                    continue
-            self._short_since.pop(code, None)
+                free = known[code] = await Pool(self._client, code).room(tell_at)
+                is_short = free < worth
+            if is_short:
+                self._short_since.setdefault(code, self._clock.boot_ms())
+            else:
+                self._short_since.pop(code, None)
+            looked[code] = limits, free, self._short_since.get(code)
+        now_ms = self._clock.boot_ms()
+        return {
+            code: Room(
+                shares[code],
+                free,
+                limits,
+                None if since_ms is None else now_ms - since_ms,
+                self._spent_now(code, now_ms),
+            )
+            for code, (limits, free, since_ms) in looked.items()
+        }, now_ms
 
     async def _memory_short(self) -> bool:
         """Redis is nearly full: what is in flight has to be settled first."""

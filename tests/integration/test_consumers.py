@@ -45,6 +45,15 @@ def quick() -> HeldSource:
     return source
 
 
+class Prompt(HeldSource):
+    """Answers at once, mostly with nothing."""
+
+    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
+        self.polls += 1
+        await asyncio.sleep(0)
+        return [] if self.answers.empty() else self.answers.get_nowait()
+
+
 def hanging(where: str) -> Callable[[], HeldSource]:
     def make() -> HeldSource:
         source = HeldSource()
@@ -300,3 +309,21 @@ async def test_what_cannot_be_handed_back_at_the_end_is_a_warning_and_keeps_noth
         await owning.lead.stop()
         assert source.nacked == ["B0", "B1", "B2"]
         assert await owning.warned() == {("SHUTDOWN_CLEANUP_ERRORS", "WARN"): 1}
+
+
+async def test_a_coordinator_outlives_sixty_revisions_while_its_queue_feeds_two_pools(
+    redis_server: RedisServer,
+) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source, owning.rooms.as_it_is = Prompt, True
+        await owning.configure("q", pools=("A", "B"))
+        await owning.polls(1)
+        source = owning.sources[0]
+        # Half of a batch is more than either of them takes: each poll asks both for their room.
+        source.answers.put_nowait([received(str(i), str(i), "AB"[i % 2]) for i in range(20)])
+        await owning.polls(10)
+        for revision in range(60):
+            polls = source.polls
+            await owning.configure("q", pools=("A", "B", f"C{revision}"))
+            await owning.polls(polls + 1)
+        assert owning.sources == [source], "it is the same consumer still"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -109,3 +110,75 @@ async def test_a_pool_that_is_short_for_longer_than_patience_lasts_is_not_waited
     await submit(uneven.fast, MANY)
     await uneven.wait_for_slow(PATIENCE_MS, by_groups=True)
     assert await uneven.asked_for(by_groups=True) > 0
+
+
+class ChangedMeanwhile:
+    """Redis, and something that happens to us before its answer is read."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    async def evalsha(self, *arguments: Any) -> Any:
+        return await self._then(self.client.evalsha(*arguments))
+
+    async def eval(self, *arguments: Any) -> Any:
+        return await self._then(self.client.eval(*arguments))
+
+    async def _then(self, call: Awaitable[Any]) -> Any:
+        answer = await call
+        self.meanwhile()
+        return answer
+
+
+ALIKE = Limits(160, 8)
+
+
+@pytest.fixture
+async def changed(redis_server: RedisServer) -> AsyncIterator[ChangedMeanwhile]:
+    async with connected(redis_server.url) as client:
+        for code in ("P", "Q", "R"):
+            await Pool(client, code).configure("1", PoolSettings(8, 160))
+        yield ChangedMeanwhile(client)
+
+
+def rooms_of(changed: ChangedMeanwhile) -> Rooms:
+    client = cast(Client, changed)
+    return Rooms(client=client, clock=HandClock(), limits_of=lambda _: ALIKE, full=lambda: False)
+
+
+async def test_a_new_configuration_in_the_middle_of_a_look_at_the_pools_ends_nothing(
+    changed: ChangedMeanwhile,
+) -> None:
+    rooms = rooms_of(changed)
+    changed.meanwhile = rooms.forget
+    assert await rooms.wait({"P": 0.5, "Q": 0.5}, 1000) == 160
+
+
+async def test_a_new_configuration_in_the_middle_of_a_look_for_who_starves_ends_nothing(
+    changed: ChangedMeanwhile,
+) -> None:
+    rooms = rooms_of(changed)
+    await submit(Pool(changed.client, "R"), in_groups(160, "busy"))
+
+    def forget_and_wake() -> None:
+        rooms.forget()
+        rooms.on_signal("R")
+
+    changed.meanwhile = forget_and_wake
+    # One that waits for a pool in vain, then one whose patience with it is used up by others who starve.
+    assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) == 0
+    rooms._spent["R"] = PATIENCE_MS, 1_000_000.0
+    assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) > 0
+
+
+async def test_what_was_answered_before_a_change_is_not_remembered_after_it(changed: ChangedMeanwhile) -> None:
+    rooms = rooms_of(changed)
+    changed.meanwhile = rooms.forget
+    assert await rooms.wait({"P": 1.0}, 500) == 160
+    changed.meanwhile = lambda: None
+    await Pool(changed.client, "P").configure("2", PoolSettings(2, 50))
+    assert await rooms.wait({"P": 1.0}, 100) == 50
