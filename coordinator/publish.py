@@ -22,7 +22,7 @@ _AT_ONCE = 50
 
 
 class Publisher:
-    """Publishes for one syncer. Several with the same sources publish the same, and change nothing."""
+    """Publishes for the syncer that leads."""
 
     def __init__(self, *, client: Client) -> None:
         self._client = client
@@ -30,9 +30,12 @@ class Publisher:
         self._complete = ""
         """The revision whose pools we know to be configured."""
 
-    async def publish(self, config: RouterConfig) -> str:
-        """Returns the revision that is in place now. Asked every second; costs one call when nothing changed."""
-        revision, _ = await self._registry.publish_config(canonical(config))
+    async def publish(self, config: RouterConfig, *, epoch: str = "") -> str:
+        """Returns the revision that is in place now. Asked every second; costs one call when nothing changed.
+
+        `epoch`: of the lead under which it is published; Fenced once another leads. '' where nobody else publishes.
+        """
+        revision, _ = await self._registry.publish_config(canonical(config), epoch=epoch)
         # Not only when it is new: whoever made it new may have died before its pools were configured.
         if revision != self._complete:
             await self._configure(config.pools, revision)

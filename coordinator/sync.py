@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import requests
 
@@ -32,10 +32,24 @@ REPUBLISH_S = 1.0
 _CHUNK_BYTES = 64 * 1024
 
 Severity = Literal["WARN", "CRITICAL"]
-Publish = Callable[[RouterConfig], Awaitable[str]]
 Warn = Callable[[str, Severity, str], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 Answer = Callable[[str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a configuration that was to be published."""
+
+    revision: str
+    """The one in place now, '' for none."""
+    in_force: bool = True
+    """Whether it is the one that was to be published."""
+
+
+class Publish(Protocol):
+    async def __call__(self, config: RouterConfig, *, is_fresh: Callable[[], bool]) -> Published:
+        """`is_fresh`: whether all of it was read, or given up, since we may publish."""
 
 
 async def _tell_nobody(_request: str, _error: str) -> None:
@@ -114,6 +128,7 @@ class _Source:
         self.is_file = "://" not in address
         self.good: RouterConfig | None = None
         self.due_ms = 0.0
+        self.is_fresh = False
         self.failures = 0
         self._fetch = fetch
         self._seen: tuple[int, ...] | None = None
@@ -183,13 +198,17 @@ class Syncer:
         self._published: bytes | None = None
         self._republish_ms = 0.0
         self._state_away = False
+        self._nudge = asyncio.Event()
+        self.revision = ""
+        """The one in place as of the last look, ours or another's."""
 
-    async def initial(self) -> str:
-        """The first sync: every source must be good once. Returns the revision, or raises what the last attempt met."""
+    async def initial(self) -> None:
+        """The first sync: every source must be good once. Raises what the last attempt met."""
         for attempt in range(1, self._retry.attempts + 1):
             try:
                 await self._read_all()
-                return await self._publish_all()
+                await self._publish_all()
+                return
             except FleetError as error:
                 log.warning("sync %d of %d failed: %s", attempt, self._retry.attempts, error)
                 if attempt == self._retry.attempts:
@@ -216,14 +235,27 @@ class Syncer:
     async def run(self) -> None:
         """After `initial`, for ever."""
         while True:
-            await self._sleep(TICK_S)
+            self._nudge.clear()
             await self.tick()
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
 
     def reload(self, request: str = "") -> None:
         """Read everything at the next tick, as `fleet config reload` asks."""
         self._asked = request
         for source in self._sources:
             source.due_ms = 0.0
+        self._nudge.set()
+
+    def reread(self) -> None:
+        """We publish from now on, after another: what we have read may be older than what it had."""
+        for source in self._sources:
+            source.due_ms, source.is_fresh = 0.0, False
+        self._republish_ms = 0.0
+        self._nudge.set()
 
     async def tick(self) -> None:
         """One look: read what is due, publish what changed or may have been lost."""
@@ -264,25 +296,31 @@ class Syncer:
         return ""
 
     def _plan(self, source: _Source) -> None:
-        source.failures = 0
+        source.failures, source.is_fresh = 0, True
         # Files are watched instead.
         source.due_ms = float("inf") if source.is_file else self._clock.boot_ms() + self._interval_ms
 
-    async def _publish_all(self) -> str:
+    async def _publish_all(self) -> None:
         goods = [source.good for source in self._sources if source.good is not None]
         if self._inline is not None:
             goods.append(self._inline)
         config, dropped = limit_pools(merge(goods), max_pools=self._max_pools)
         # Counted from before the call: a slow Redis is not asked more often.
         self._republish_ms = self._clock.boot_ms() + REPUBLISH_S * 1000
-        revision = await self._publish(config)
+        published = await self._publish(config, is_fresh=self._is_fresh)
+        self.revision = published.revision
+        if not published.in_force:
+            self._published = None  # told when it is
+            return
         body = canonical(config)
         if body != self._published:
             self._published = body
-            log.info("revision %s: %d queues, %d pools", revision, len(config.queues), len(config.pools))
+            log.info("revision %s: %d queues, %d pools", self.revision, len(config.queues), len(config.pools))
             self._on_new(config)
             await self._remark(config, dropped)
-        return revision
+
+    def _is_fresh(self) -> bool:
+        return all(source.is_fresh for source in self._sources)
 
     async def _remark(self, config: RouterConfig, dropped: tuple[str, ...]) -> None:
         for remark in config.remarks:

@@ -16,6 +16,8 @@ from typing import Literal
 import pycurl
 
 from fleet import config_sources
+from fleet.config import RouterConfig, parse_router_config
+from fleet.config_difference import difference
 from fleet.config_sources import Fetch
 from fleet.embedded_redis import find_executable, find_running
 from fleet.errors import FleetError
@@ -23,6 +25,7 @@ from fleet.nouns import number
 from fleet.settings import Settings
 from fleet.state import observe
 from fleet.state.connect import connected, safe_url
+from fleet.state.registry import Registry
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -166,3 +169,23 @@ async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
     for remark in config.remarks:
         yield Finding("warn", "config", remark)
     yield Finding("ok", "config", f"{number(len(config.queues), 'queue')}, {number(len(config.pools), 'pool')}")
+    if (differs := await _other_than_in_force(settings, config)) is not None:
+        yield differs
+
+
+async def _other_than_in_force(settings: Settings, config: RouterConfig) -> Finding | None:
+    """Of several syncers one leads, and it may read other files than are here."""
+    try:
+        url = settings.redis.url or find_running(settings.data_dir)
+        if not url:
+            return None
+        async with connected(url) as client:
+            found = await Registry(client).config()
+            leader = (await observe.syncer_leader(client)).owner
+        differs = difference(config, parse_router_config(found.body)) if found is not None else ""
+    except FleetError:
+        return None  # told where Redis is looked at
+    if not differs:
+        return None
+    who = f"that of {leader}" if leader else "the last one published"
+    return Finding("warn", "config", f"not the one in force, which is {who} (`fleet config show`): {differs}")

@@ -116,6 +116,11 @@ def _of_processes(now: Status) -> list[str]:
         found.append("no configuration is in force: start a syncer")
     elif not now.roles["syncer"]:
         found.append("no syncer runs: changes of the configuration are not followed")
+    for record in now.records:
+        if record.get("differs"):
+            leader = record.get("follows") or "the syncer that leads"
+            text = f"{record['name']} stands by and has another configuration than {leader}, whose is in force"
+            found.append(f"{text}: {record['differs']}")
     if not now.roles["coordinator"]:
         found.append("no coordinator runs: nothing is taken from the queues, nothing is acknowledged")
     elif now.is_off:

@@ -14,7 +14,6 @@ from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
 from fleet.explanation import iso
-from fleet.nouns import number
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.reload import Reloaded
 from fleet.state.reload import reload as reload_now
@@ -47,7 +46,7 @@ def show(context: click.Context, as_json: bool) -> None:
 @config.command(epilog=example("fleet config reload"))
 @click.pass_context
 def reload(context: click.Context) -> None:
-    """Have every syncer read its sources now, and say what came of it.
+    """Have the syncer that leads read its sources now, and say what came of it.
 
     Files are watched and need none; a URL is otherwise read at each sync interval. Ends with 1, and why, where a
     source could not be read or applied: then the last good configuration stays in force.
@@ -58,14 +57,13 @@ def reload(context: click.Context) -> None:
             return await reload_now(client)
 
     done = ask(change())
-    if done.failed:
-        reasons = sorted(set(done.failed.values()))
-        raise FleetError(f"the last good configuration stays: {'; '.join(reasons)}")
-    if done.silent:
-        raise FleetError(f"no answer from {', '.join(done.silent)}, its log may say why")
-    if not done.good:
+    if done.error:
+        raise FleetError(f"the last good configuration stays: {done.error}")
+    if not done.syncer:
         raise FleetError("no syncer runs: nobody reads the configuration")
-    click.echo(f"{number(len(done.good), 'syncer has', 'syncers have')} read the configuration anew.")
+    if not done.answered:
+        raise FleetError(f"no answer from {done.syncer}, its log may say why")
+    click.echo(f"{done.syncer} has read the configuration anew.")
 
 
 commands = (config,)

@@ -79,6 +79,7 @@ async def _processes(page: Exposition, client: Client) -> None:
     feeds = await observe.feed_leader(client)
     page.family("fleet_feed_leader", "gauge", "1 while a driver of the feed leads.", [({}, int(bool(feeds.owner)))])
     epochs: dict[str, int] = {"leader": int(leader.epoch or 0), "feed": int(feeds.epoch or 0)}
+    epochs["syncer"] = int((await observe.syncer_leader(client)).epoch or 0)
     config = (await views.configuration(client))[1]
     owners = await observe.owners(client, [queue.name for queue in config.queues])
     epochs["queue"] = max((int(owner.epoch or 0) for owner in owners), default=0)

@@ -185,6 +185,8 @@ class FleetKeys:
 
     config = "{fleet}:config"
     leader = "{fleet}:leader"
+    syncer = "{fleet}:syncer"
+    """The lease of the one syncer whose configuration is in force."""
     feed = "{fleet}:feed"
     """The lease of the one driver that makes messages of jobs."""
     processes = "{fleet}:processes"

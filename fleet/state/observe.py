@@ -127,6 +127,10 @@ async def leader(client: Client) -> LeaseView:
     return (await _leases(client, [FleetKeys.leader]))[0]
 
 
+async def syncer_leader(client: Client) -> LeaseView:
+    return (await _leases(client, [FleetKeys.syncer]))[0]
+
+
 async def feed_leader(client: Client) -> LeaseView:
     return (await _leases(client, [FleetKeys.feed]))[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
 from fleet.state.keys import CHANGED_CHANNEL, FleetKeys
 from fleet.state.scripts import script
@@ -47,10 +48,15 @@ class Registry:
             records = await self.client.hgetall(FleetKeys.processes)
         return [msgspec.json.decode(body) for name, body in sorted(records.items()) if name in alive]
 
-    async def publish_config(self, body: bytes) -> tuple[str, bool]:
-        """Put a configuration in place; returns its revision and whether it is new. Say so once its pools are ready."""
+    async def publish_config(self, body: bytes, *, epoch: str = "") -> tuple[str, bool]:
+        """Put a configuration in place; returns its revision and whether it is new. Say so once its pools are ready.
+
+        Fenced where the syncers' lead is not held under this epoch; '' asks for none.
+        """
         s = script("publish_config")
-        revision, fresh = await s(self.client, s.keys_of(FleetKeys), [self.now_ms, body.decode()])
+        revision, fresh = await s(self.client, s.keys_of(FleetKeys), [self.now_ms, epoch, body.decode()])
+        if revision == "stale":
+            raise Fenced("another syncer leads")
         return str(revision), bool(fresh)
 
     async def announce_config(self) -> None:

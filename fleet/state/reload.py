@@ -1,4 +1,4 @@
-"""Asking the syncers to read their sources now, and hearing what came of it."""
+"""Asking the syncer that leads to read its sources now, and hearing what came of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
+from fleet.state import observe
 from fleet.state.connect import Client, translated
 from fleet.state.keys import CHANGED_CHANNEL
 from fleet.state.registry import Registry
@@ -20,12 +21,13 @@ _ASK_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What the syncers that lived made of it."""
+    """What the syncer that leads made of it."""
 
-    good: list[str]
-    failed: dict[str, str]
-    """By their name, why."""
-    silent: list[str]
+    syncer: str
+    """'' where none runs."""
+    answered: bool
+    error: str = ""
+    """Why the last good configuration stays."""
 
 
 def request_of(what: str) -> str:
@@ -34,40 +36,33 @@ def request_of(what: str) -> str:
 
 
 async def request_reload(client: Client) -> str:
-    """Returns the request's name, under which a syncer says what came of it."""
+    """Returns the request's name, under which the syncer says what came of it."""
     request = secrets.token_hex(8)
     await _ask(client, request)
     return request
 
 
 async def reload(client: Client, *, within_s: float = ANSWER_WITHIN_S) -> Reloaded:
-    """Ask, and wait until every syncer that lives has answered."""
+    """Ask, and wait until the syncer that leads has answered. One that takes the lead meanwhile is asked too."""
     registry, loop = Registry(client), asyncio.get_running_loop()
-    waiting = {str(one["name"]) for one in await registry.processes() if one.get("role") == "syncer"}
-    found = Reloaded([], {}, [])
-    request = await request_reload(client) if waiting else ""
-    now = loop.time()
-    deadline, ask_at = now + within_s, now + _ASK_EVERY_S
-    while waiting and loop.time() < deadline:
-        await asyncio.sleep(_LOOK_EVERY_S)  # its answer is in its heartbeat, of which nobody is told
+    request, deadline, ask_at, leader = "", loop.time() + within_s, 0.0, ""
+    while True:
+        syncers = {str(one["name"]): one for one in await registry.processes() if one.get("role") == "syncer"}
+        if not syncers and not request:
+            return Reloaded("", answered=False)
+        if not request:
+            request = secrets.token_hex(8)
+        leader = (await observe.syncer_leader(client)).owner or leader or min(syncers, default="")
+        answer = syncers.get(leader, {}).get("reloaded", {})
+        if answer.get("request") == request:
+            return Reloaded(leader, answered=True, error=answer["error"])
+        if loop.time() >= deadline:
+            return Reloaded(leader, answered=False)
         if loop.time() >= ask_at:
-            # One that was just about to subscribe has not heard us.
+            # One that was just about to subscribe, or to lead, has not heard us.
             await _ask(client, request)
-            ask_at += _ASK_EVERY_S
-        records = {str(one["name"]): one for one in await registry.processes()}
-        for name in sorted(waiting):
-            answer = records.get(name, {}).get("reloaded", {})
-            if name not in records:
-                waiting.discard(name)
-                found.silent.append(name)
-            elif answer.get("request") == request:
-                waiting.discard(name)
-                if answer["error"]:
-                    found.failed[name] = answer["error"]
-                else:
-                    found.good.append(name)
-    found.silent.extend(sorted(waiting))
-    return found
+            ask_at = loop.time() + _ASK_EVERY_S
+        await asyncio.sleep(_LOOK_EVERY_S)  # its answer is in its heartbeat, of which nobody is told
 
 
 async def _ask(client: Client, request: str) -> None:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
+from fleet.errors import Fenced
+from fleet.state.keys import FleetKeys
 from fleet.state.registry import ConfigRevision
 from tests.lua.stage import Stage
 
@@ -100,3 +104,14 @@ async def test_pools_are_remembered_until_they_are_forgotten(stage: Stage) -> No
 async def test_redis_without_a_limit_is_not_full(stage: Stage) -> None:
     if stage.url:  # fakeredis knows nothing of memory
         assert await stage.registry().memory_share() == 0.0
+
+
+async def test_a_configuration_is_published_by_who_leads_the_syncers_alone(stage: Stage) -> None:
+    registry = stage.registry()
+    with pytest.raises(Fenced):
+        await registry.publish_config(b"1", epoch="7")
+    await stage.client.hset(FleetKeys.syncer, "epoch", "8")
+    with pytest.raises(Fenced):
+        await registry.publish_config(b"1", epoch="7")
+    assert await registry.config() is None
+    assert (await registry.publish_config(b"1", epoch="8"))[1]

@@ -152,7 +152,7 @@ def test_a_script_that_writes_a_key_is_named_beside_it() -> None:
         for row in rows(section("docs/redis.md", title)):
             for name in re.findall(r"([a-z_]+)\.lua", row[4]):
                 taken = scripts.script(name).keys
-                assert row[0] in taken or (name == "lease" and row[0] in ("owner", "leader", "feed")), (
+                assert row[0] in taken or (name == "lease" and row[0] in ("owner", "leader", "feed", "syncer")), (
                     prefix,
                     row[0],
                     name,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator.sync import RetryPolicy, Syncer, fetch, limit_pools
+from coordinator.sync import Published, RetryPolicy, Syncer, fetch, limit_pools
 from fleet.config import RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateUnavailable
 
@@ -46,7 +47,7 @@ class World:
         self.warnings: list[tuple[str, str, str]] = []
         self.slept: list[float] = []
         self.now_ms = 1_000_000.0
-        self.redis_away = False
+        self.redis_away = self.stands_by = self.took_over = False
 
     def wall_ms(self) -> int:
         return int(self.now_ms)
@@ -65,11 +66,13 @@ class World:
             raise answer
         return answer
 
-    async def publish(self, config: RouterConfig) -> str:
+    async def publish(self, config: RouterConfig, *, is_fresh: Callable[[], bool]) -> Published:
         if self.redis_away:
             raise StateUnavailable
+        if self.stands_by or (self.took_over and not is_fresh()):
+            return Published("0", in_force=False)
         self.published.append(codes(config))
-        return str(len(self.published))
+        return Published(str(len(self.published)))
 
     async def warn(self, category: str, severity: str, text: str) -> None:
         if self.redis_away:
@@ -120,7 +123,9 @@ async def test_the_first_sync_goes_on_when_an_attempt_works(world: World) -> Non
     async def sleep(seconds: float) -> None:
         world.answers["http://a"] = pools(A=1)
 
-    assert await world.syncer("http://a", sleep=sleep).initial() == "1"
+    syncer = world.syncer("http://a", sleep=sleep)
+    await syncer.initial()
+    assert syncer.revision == "1"
     assert world.published == [{"A": 1}]
     assert world.warnings == []
 
@@ -286,6 +291,51 @@ async def test_who_asked_for_a_reload_is_told_what_came_of_it(world: World) -> N
     syncer.reload("third")
     await world.ticks(syncer, 1)
     assert told == [("first", ""), ("second", "a is away; b is wrong"), ("third", "Redis cannot be reached")]
+
+
+async def test_after_another_led_nothing_is_published_that_was_read_before(world: World) -> None:
+    world.answers = {"http://a": pools(A=1), "http://b": pools(B=1)}
+    world.stands_by = True
+    syncer = world.syncer("http://a,http://b")
+    await syncer.initial()
+    await world.ticks(syncer, 5)
+    assert (world.published, len(world.fetched)) == ([], 2)
+    world.stands_by, world.took_over = False, True
+    world.answers = {"http://a": pools(A=2), "http://b": AWAY}
+    syncer.reread()
+    await world.ticks(syncer, 3)
+    assert world.published == []
+    world.answers["http://b"] = pools(B=2)
+    await world.ticks(syncer, 5)
+    assert world.published[0] == {"A": 2, "B": 2}
+
+
+async def test_after_another_led_a_source_that_is_given_up_counts_with_its_last_good_configuration(
+    world: World,
+) -> None:
+    world.answers = {"http://a": pools(A=1), "http://b": pools(B=1)}
+    syncer = world.syncer("http://a,http://b")
+    await syncer.initial()
+    world.published.clear()
+    world.took_over = True
+    world.answers = {"http://a": pools(A=2), "http://b": AWAY}
+    syncer.reread()
+    await world.ticks(syncer, 54)
+    assert world.published == []
+    await world.ticks(syncer, 3)
+    assert world.published[0] == {"A": 2, "B": 1}
+
+
+async def test_what_is_not_in_force_is_no_news(world: World) -> None:
+    new: list[dict[str, int]] = []
+    world.answers["http://a"] = pools(A=1, B=1, C=1)
+    world.stands_by = True
+    syncer = world.syncer("http://a", max_pools=2, on_new=lambda config: new.append(codes(config)))
+    await syncer.initial()
+    assert (new, world.warnings) == ([], [])
+    world.stands_by = False
+    await world.ticks(syncer, 2)
+    assert (new, len(world.warnings)) == ([{"A": 1}], 1)
 
 
 async def test_too_many_pools_are_warned_about_once(world: World) -> None:
