@@ -37,7 +37,7 @@ EXAMPLES = """\
 examples:
   scripts/bench                          all scenarios, the best of two rounds (several minutes)
   scripts/bench --short                  the same with a quarter of the messages, one round
-  scripts/bench --only groupmq,bullmq    these alone; kinds work too: --only limit,fleet,pipeline
+  scripts/bench --only groupmq,bullmq    these alone; kinds work too: --only limit,fleet,scale
   scripts/bench --repeat 5 --json b.json five rounds; the figures also in b.json
   scripts/bench --only pool --profile    then once more with py-spy beside the processes
   scripts/bench --list                   the names

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from benchmark.ground import Ground
 
-Kind = Literal["limit", "peer", "fleet", "pipeline"]
+Kind = Literal["limit", "peer", "fleet", "scale", "pipeline"]
 Better = Literal["higher", "lower"]
 
 BEST_PEER = "best peer"

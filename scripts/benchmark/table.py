@@ -11,7 +11,13 @@ from rich.text import Text
 from benchmark.measure import BUSY_ELSEWHERE, Row, best_peer, verdicts
 from benchmark.report import compares_with_peers
 
-_KINDS = {"limit": "limits", "peer": "peers", "fleet": "Fleet", "pipeline": "the pipeline, and what stands beside it"}
+_KINDS = {
+    "limit": "limits",
+    "peer": "peers",
+    "fleet": "Fleet",
+    "scale": "Fleet, large",
+    "pipeline": "the pipeline, and what stands beside it",
+}
 # Wide enough for all columns where the output is a file and has no width of its own.
 _FILE_WIDTH = 200
 

@@ -77,6 +77,22 @@ def test_every_budget_of_the_design_is_judged(tiny_run: dict[str, Any]) -> None:
     }
 
 
+def test_every_row_of_the_large_fleet_has_a_figure_a_budget_and_no_problem(tmp_path: Path) -> None:
+    ended = bench(tmp_path, "--only", "scale", "--divide", str(DIVISOR))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    measured = rows(json.loads((tmp_path / "bench.json").read_text()))
+    assert set(measured) == {
+        "scale-idle",
+        "scale-sparse",
+        "scale-slow",
+        "scale-process",
+        "scale-look",
+        "scale-takeover",
+    }
+    assert {name: row["problems"] for name, row in measured.items() if row["problems"]} == {}
+    assert [name for name, row in measured.items() if not (row["value"] > 0 and row["budgets"])] == []
+
+
 def test_the_poller_beside_the_pipeline_leaves_each_message_once_and_in_order(tmp_path: Path) -> None:
     ended = bench(tmp_path, "--only", "poller", "--divide", str(DIVISOR))
     assert ended.returncode == 0, ended.stdout + ended.stderr
