@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from coordinator.route import Malformed, Routed, route
+from coordinator.route import Malformed, Routed, overtaking, route
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.errors import Fenced, StateUnavailable
@@ -79,14 +79,23 @@ class Admission:
             targets=[r.message.mediation_target for r in routed],
         )
         failpoint.hit("tracked")
-        fresh = [(r, t) for r, t in zip(routed, tracking, strict=True) if t.verdict == "new"]
-        if len(fresh) < len(routed):
+        early: set[int] = set()
+        known = [t.verdict for t in tracking]
+        if any(verdict != "new" for verdict in known):
             await self._recognise(routed, tracking)
+            if self._source.holds_groups:
+                early = set(overtaking(routed, known))
+        fresh = [
+            (r, t)
+            for i, (r, t) in enumerate(zip(routed, tracking, strict=True))
+            if t.verdict == "new" and i not in early
+        ]
         batch_id = secrets.token_hex(8)
         by_pool: dict[str, list[tuple[Routed, Tracking]]] = {}
         for r, t in fresh:
             by_pool.setdefault(r.pool, []).append((r, t))
-        returned: list[tuple[Routed, Tracking, int]] = []
+        # At once: its source shows none of them before what is under way is over.
+        returned = [(routed[i], tracking[i], 0) for i in sorted(early)]
         for code, share in by_pool.items():
             returned += await self._submit(code, share, batch_id)
         failpoint.hit("submitted")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.errors import InvalidMessage
@@ -45,3 +45,19 @@ def route(batch: Sequence[Received], pool_for: Callable[[str], str]) -> tuple[li
         lane = OWN_LANE + received.broker_id if message.dispatch_mode == "IMMEDIATE" else group
         routed.append(Routed(received, message, pool_for(message.pool_code), group, lane))
     return routed, malformed
+
+
+def overtaking(routed: Sequence[Routed], verdicts: Sequence[str]) -> Iterator[int]:
+    """Of a batch from a source that holds groups: what is new of a group of which older messages are under way.
+
+    Such a source gives both only when it took the older ones for lost: their visibility lapsed while we were away, or
+    its clock stepped. What the older ones come to is not known yet; taken in now, the newer would be another batch.
+    """
+    under_way: set[str] = set()
+    for i, (r, verdict) in enumerate(zip(routed, verdicts, strict=True)):
+        if r.lane != r.group or r.received.group is None:
+            continue  # it asks for no order, or its source knows nothing of its group
+        if verdict == "redelivered":
+            under_way.add(r.group)
+        elif verdict == "new" and r.group in under_way:
+            yield i

@@ -93,13 +93,14 @@ def _go_on(lease: GroupLease, verdict: str) -> bool:
 
 
 def _return(lease: GroupLease, delay_s: int) -> None:
-    """Nack the message, and with it what its batch still holds of its group."""
+    """Nack the message, and what its group still holds of its batch, or of its queue where that holds groups."""
     entry = lease.entry
     settlement = lease.link.end(lease)
     settlement.items.append(outbox_item(entry, nack(delay_s * 1000)))
     # Siblings come back sooner only where the source will not show them before the head of their group.
     cascade_s = CASCADE_RETRY_S if entry.source_holds_groups else max(CASCADE_RETRY_S, delay_s)
-    settlement.release = failed(cascade_s * 1000, entry.batch)
+    queue = entry.queue if entry.source_holds_groups else ""
+    settlement.release = failed(cascade_s * 1000, entry.batch, queue)
 
 
 def _letter(lease: GroupLease, reason: str) -> str:

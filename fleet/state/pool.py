@@ -43,9 +43,12 @@ def held(delay_ms: int) -> str:
     return f"h{delay_ms}"
 
 
-def failed(cascade_ms: int, batch: str) -> str:
-    """Release the lease after a nack, and nack what its group still holds of the same batch."""
-    return f"{cascade_ms}{SEP}{batch}"
+def failed(cascade_ms: int, batch: str, queue: str = "") -> str:
+    """Release the lease after a nack, and nack what its group still holds of the same batch.
+
+    With `queue`, all that it holds of that queue: a source that holds the group shows none of it before the head.
+    """
+    return f"{cascade_ms}{SEP}{batch}{SEP}{queue}"
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Held, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
@@ -89,12 +89,13 @@ def received(broker_id: str, handle: str = "", **body: Any) -> Received:
 
 
 @asynccontextmanager
-async def an_intake(url: str, *, pools: Sequence[str] = ("P",)) -> AsyncIterator[Intake]:
+async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source | None = None) -> AsyncIterator[Intake]:
     """Owner of queue `q`; what names another pool than `pools` goes to the default one."""
     async with connected(url) as client:
         lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
         assert await lease.acquire()
-        source, queue, counts = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch), Counter[str]()
+        remembering, queue, counts = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch), Counter[str]()
+        source = source or remembering
         alarms = Alarms(warnings=Warnings(client), source="us")
         admission = Admission(
             client=client,
@@ -107,5 +108,5 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",)) -> AsyncIterator
             counts=counts,
         )
         acknowledger = Acknowledger(queue=queue, source=source, lease=lease, counts=counts)
-        yield Intake(client, source, queue, admission, acknowledger, alarms, counts)
+        yield Intake(client, remembering, queue, admission, acknowledger, alarms, counts)
         await alarms.flush()

@@ -17,6 +17,7 @@ _TEXT_ONLY = "SQS takes text only: a body that is not UTF-8 is refused"
 _NO_DELAY_OF_ONE = (
     "a FIFO queue of SQS delays no single message when it is sent; nacked with a delay it holds its group"
 )
+_LAPSES = "what lapses together moto shows in any order; AWS oldest first, as the strict responder does"
 
 
 class SqsFifoKit:
@@ -33,6 +34,8 @@ class SqsFifoKit:
         "a_handle_of_an_earlier_delivery_changes_nothing": (
             "moto takes a handle that expired; AWS refuses it on a FIFO queue, as the strict responder does"
         ),
+        "what_lapsed_in_the_pool_is_not_overtaken_by_what_came_after_it": _LAPSES,
+        "what_comes_while_the_head_of_its_group_fails_waits_for_it": _LAPSES,
     }
     short_ms = 1000
     fifo: ClassVar[bool] = True

@@ -58,10 +58,10 @@ def facts_of(test: Callable[..., object]) -> dict[str, dict[str, str]]:
 
 def promised() -> str:
     """The table as it is when every test passes: what docs/sources.md shows. `python -m tests.conformance.table`"""
-    from tests.conformance import test_sources, test_whole_fleet
+    from tests.conformance import test_order, test_sources, test_whole_fleet
 
     table = Table()
-    for module in (test_sources, test_whole_fleet):
+    for module in (test_sources, test_order, test_whole_fleet):
         # As they stand in the file, which is how a reader meets them.
         for name, test in vars(module).items():
             if name.startswith("test_"):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet.sources.base import Outgoing
+from tests.flow import Flow, flowing, what_comes_while_the_head_fails_goes_back, what_lapsed_is_not_overtaken
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
 from tests.moto_server import aws_settings
-from tests.servers import free_port
+from tests.servers import RedisServer, free_port
 from tests.strict_sqs import running_strict_sqs, uri_of
 
 CONNECTIONS = 4
@@ -23,6 +24,18 @@ def uri(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     with aws_settings(), running_strict_sqs(tmp_path, port=port, fifo=True):
         yield uri_of(port, fifo=True)
+
+
+@pytest.mark.parametrize("case", [what_lapsed_is_not_overtaken, what_comes_while_the_head_fails_goes_back])
+async def test_a_group_keeps_its_order_when_its_visibility_lapses(
+    uri: str, redis_server: RedisServer, case: Callable[[Flow], Awaitable[None]]
+) -> None:
+    async with (
+        a_publisher(uri) as publisher,
+        a_source(uri, visibility_ms=1000) as source,
+        flowing(publisher, source, redis_server.url) as flow,
+    ):
+        await case(flow)
 
 
 async def send_to_groups(uri: str, *names: str) -> None:

@@ -145,12 +145,12 @@ class ModelPool:
         return True
 
     def _cascade(self, settlement: Settlement) -> list[str]:
-        cascade_ms, batch = settlement.release.split("\x1f")
+        cascade_ms, batch, queue = settlement.release.split("\x1f")
         self.failed[batch, settlement.group] = self.now_ms + FAILED_BATCH_MS
         items = []
         for tier in ("h", "r"):
             for key in list(self.waiting(settlement.group, tier)):
-                if self.entries[key].batch == batch:
+                if self.entries[key].batch == batch or self.entries[key].queue == queue:
                     items.append(outbox_item(self.entries[key], nack(int(cascade_ms))))
                     self._forget(key)
         return items

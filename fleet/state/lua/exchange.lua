@@ -4,7 +4,8 @@
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: group epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
---   after a failure cascade_ms SEP batch: give it back, and nack what it holds of that batch with that delay;
+--   after a failure cascade_ms SEP batch SEP queue: give it back, and nack what it holds of that batch with that delay,
+--   or, where a queue is named, all that it holds of it: a source that holds groups shows none of it before the head;
 --   or `h` and ms: its head failed and is tried again after them, in place, the group waits
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries, waits}
@@ -43,12 +44,14 @@ local function batch_of(value)
 end
 
 -- Takes the failed message's siblings out of one list of its group; returns how many stay.
-local function cascade(list, batch, delay_ms, moved, gone)
+local function cascade(list, batch, queue, delay_ms, moved, gone)
+  local prefix = queue .. SEP
   local keys = redis.call('LRANGE', list, 0, -1)
   local values = hmget_many(entries, keys)
   local stay = {}
   for i = 1, #keys do
-    if values[i] and batch_of(values[i]) == batch then
+    local of_queue = queue ~= '' and string.sub(keys[i], 1, #prefix) == prefix
+    if values[i] and (of_queue or batch_of(values[i]) == batch) then
       moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. delay_ms
       gone[#gone + 1] = keys[i]
     else
@@ -123,9 +126,11 @@ for i = 1, settlements do
   else
     local tier = head_of(rest)
     local list = (tier == 'h' and high_group or regular_group) .. group
-    local release, cascade_ms, batch = plan.release, nil, nil
+    local release, cascade_ms, batch, queue = plan.release, nil, nil, nil
     if string.find(release, SEP, 1, true) then
-      cascade_ms, batch = head_of(release)
+      local what
+      cascade_ms, what = head_of(release)
+      batch, queue = head_of(what)
       release = 'ready'
     end
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
@@ -134,8 +139,10 @@ for i = 1, settlements do
         redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
         redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
         redis.call('PEXPIRE', failed, FAILED_BATCH_MS)
-        if cascade(high_group .. group, batch, cascade_ms, cascaded, gone) == 0 then redis.call('SREM', high, group) end
-        cascade(regular_group .. group, batch, cascade_ms, cascaded, gone)
+        if cascade(high_group .. group, batch, queue, cascade_ms, cascaded, gone) == 0 then
+          redis.call('SREM', high, group)
+        end
+        cascade(regular_group .. group, batch, queue, cascade_ms, cascaded, gone)
       end
     end
     if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
