@@ -37,6 +37,9 @@ def route(batch: Sequence[Received], pool_for: Callable[[str], str]) -> tuple[li
         try:
             message = decode(received.body)
             group = received.group or message.message_group_id or DEFAULT_GROUP
+            if not received.broker_id.isprintable():
+                # It would separate fields in our records.
+                raise InvalidMessage("the queue's id of it holds an unprintable character")
             if received.group and (len(group) > MAX_NAME_CHARACTERS or not group.isprintable()):
                 raise InvalidMessage("the queue's group name is too long or unprintable")
         except InvalidMessage as error:

@@ -1,7 +1,8 @@
 """Dead letters: messages that were acked at their source and put aside. Read them, send them again, throw them away.
 
 Three kinds: `malformed` (no message, only the beginning of its body is kept), `parked` (its endpoint took it in none
-of its tries) and `skipped` (an operator took it out of the way). They stand with their queue, newest first.
+of its tries, or what it names is no URL) and `skipped` (an operator took it out of the way). They stand with their
+queue, newest first.
 """
 
 from __future__ import annotations

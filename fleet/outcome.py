@@ -29,6 +29,13 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncallable:
+    """No request can ever be made of it (what it names is no URL): put aside as a dead letter, then acked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The endpoint did not take it now (5xx, 429, ack:false, timeout): nacked, shown again after `retry_s`."""
 
@@ -37,6 +44,8 @@ class Failed:
     status: int = 0
     again_at_once: bool = False
     """Worth another attempt by the mediator itself before it is nacked."""
+    unexpected: bool = False
+    """Nothing that we know of: people should look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Refenced:
     status: int = 412
 
 
-Outcome = Delivered | Rejected | Failed | Unreachable | NotSent | Refenced
+Outcome = Delivered | Rejected | Uncallable | Failed | Unreachable | NotSent | Refenced
 OutcomeName = Literal["SUCCESS", "ERROR_CONFIG", "ERROR_PROCESS", "ERROR_CONNECTION", "NOT_SENT", "FENCED"]
 
 

@@ -13,10 +13,10 @@ from fleet.clock import Clock
 from fleet.delivery.breaker import Ask, Open, Pass, Probe, spoke
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.classify import classify
-from fleet.delivery.client import HttpClient
+from fleet.delivery.client import BadUrl, HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.delivery.reply import Reply
-from fleet.outcome import Failed, NotSent, Outcome, Rejected, Unreachable
+from fleet.outcome import Failed, NotSent, Outcome, Uncallable, Unreachable
 from fleet.signatures import Signatures, Unsignable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
@@ -110,9 +110,13 @@ class Mediator:
                 done=partial(self._answered, lease, origin, probe),
             )
         except Exception as error:
-            # libcurl refuses some URLs outright. Another attempt would not help, another message may go well.
             lease.stop()
-            self._report_soon(lease, Rejected(0, f"the request cannot be made: {error}"))
+            if isinstance(error, BadUrl):
+                self._report_soon(lease, Uncallable(f"no URL that could be called: {error}"))
+            else:
+                # Whatever it is, it is no answer of the endpoint: never an ack.
+                reason = f"the request cannot be made ({type(error).__name__}: {error})"
+                self._report_soon(lease, Failed(reason, unexpected=True))
             return
         failpoint.hit("posted")
         if failpoint.is_armed("requested"):

@@ -22,6 +22,7 @@ from fleet.outcome import (
     OutcomeName,
     Refenced,
     Rejected,
+    Uncallable,
     Unreachable,
     retry_delay_s,
 )
@@ -49,6 +50,9 @@ def settle(lease: GroupLease, outcome: Outcome) -> bool:
         case Delivered() | Rejected():
             # Rejected is acked too: an endpoint that answers 404 today would do so for ever.
             return _go_on(lease, ACK)
+        case Uncallable(reason=reason):
+            # Kept: nobody has had it, and with another URL it can be sent again.
+            return _go_on(lease, park(_letter(lease, reason)))
         case Failed(retry_s=seconds, status=status, reason=reason):
             # Busy says nothing of the message: it is no reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
@@ -127,7 +131,7 @@ def name_of(outcome: Outcome) -> OutcomeName:
     match outcome:
         case Delivered():
             return "SUCCESS"
-        case Rejected():
+        case Rejected() | Uncallable():
             return "ERROR_CONFIG"
         case Failed():
             return "ERROR_PROCESS"

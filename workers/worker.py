@@ -17,7 +17,7 @@ from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.metrics import Histograms
 from fleet.nouns import number
-from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Unreachable
+from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallable, Unreachable
 from fleet.process import Life
 from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
@@ -300,6 +300,13 @@ class Worker:
             if isinstance(outcome, NotSent) and outcome.warn:
                 text = f"messages of {lease.link.pool.code} are not sent: {outcome.reason}"
                 self._alarms.add("CONFIGURATION", "ERROR", text, logged=True)
+            elif isinstance(outcome, Failed) and outcome.unexpected:
+                text = f"messages of {lease.link.pool.code} meet an error of ours: {outcome.reason}"
+                self._alarms.add("PROCESSING", "WARN", text, logged=True)
+        elif isinstance(outcome, Uncallable):
+            self._complaints.add(lease.link.pool.code, lease.entry.message_id, f"put aside, {outcome.reason}")
+            text = f"messages of {lease.link.pool.code} are put aside (fleet dead list): {outcome.reason}"
+            self._alarms.add("CONFIGURATION", "ERROR", text, logged=True)
         elif isinstance(outcome, Refenced):
             self._complaints.add(lease.link.pool.code, lease.entry.message_id, "refused as fenced (412)")
             text = f"{origin_of(lease.entry.target)} refuses groups of {lease.link.pool.code} as fenced (412)"

@@ -16,6 +16,7 @@ from fleet.outcome import (
     Outcome,
     Refenced,
     Rejected,
+    Uncallable,
     Unreachable,
     retry_delay_s,
 )
@@ -65,7 +66,7 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
         case "REFUSED":
             return Unreachable(_reason("no connection", detail))
         case "BAD_URL":
-            return Rejected(0, _reason("no URL that could be called", detail))
+            return Uncallable(_reason("no URL that could be called", detail))
         case "UNRESOLVED":
             return Unreachable(_reason("host name has no address", detail))
         case "RESET":

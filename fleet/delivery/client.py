@@ -46,6 +46,10 @@ _EPOLL_MASK = {
 _HTTP_VERSION = {"HTTP_2": pycurl.CURL_HTTP_VERSION_2TLS, "HTTP_1_1": pycurl.CURL_HTTP_VERSION_1_1}
 
 
+class BadUrl(Exception):
+    """What was to be called is no URL."""
+
+
 class Transfer:
     """One request in flight."""
 
@@ -136,7 +140,10 @@ class HttpClient:
         return len(self._busy)
 
     def post(self, url: str, headers: list[str], body: bytes, *, timeout_ms: int, done: Done) -> Transfer:
-        """Send one request. `done` is called once, later, unless the transfer is aborted before."""
+        """Send one request. `done` is called once, later, unless the transfer is aborted before.
+
+        BadUrl for what libcurl refuses at once; what it refuses later `done` hears of.
+        """
         if self._closed:
             raise RuntimeError("the HTTP client is closed")
         if timeout_ms <= 0:
@@ -153,12 +160,12 @@ class HttpClient:
                 easy.timeout_ms = timeout_ms
             _set_headers(curl, headers if len(body) < _EXPECT_FROM_BYTES else [*headers, "Expect:"])
             curl.setopt(_POSTFIELDS, body)
+            self._multi.add_handle(curl)
         except BaseException:
             self._idle.append(easy)
             raise
         easy.transfer = transfer = Transfer(self, easy, done, perf_counter())
         self._busy[curl] = easy
-        self._multi.add_handle(curl)
         return transfer
 
     def close(self) -> None:
@@ -352,9 +359,11 @@ def _system_ca_file() -> str:
 
 def _set_url(curl: Any, url: str) -> None:
     try:
-        curl.setopt(pycurl.URL, url)
-    except UnicodeEncodeError:  # pycurl takes ASCII in a str
-        curl.setopt(pycurl.URL, url.encode())
+        curl.setopt(pycurl.URL, url if url.isascii() else url.encode())  # pycurl takes ASCII in a str
+    except pycurl.error as error:
+        if error.args[0] in (pycurl.E_URL_MALFORMAT, pycurl.E_BAD_FUNCTION_ARGUMENT):
+            raise BadUrl(f"libcurl takes no URL of {len(url)} characters like this") from error
+        raise
 
 
 def _set_headers(curl: Any, headers: list[str]) -> None:

@@ -23,7 +23,10 @@ _METADATA_V4 = (
 )
 _METADATA_V6 = (
     ip_network("fe80::/10"),
+    ip_network("fd00:ec2::23/128"),  # AWS: credentials of EKS pods
     ip_network("fd00:ec2::254/128"),  # AWS
+    ip_network("fd20:ce::254/128"),  # Google
+    ip_network("fd00:42::42/128"),  # Scaleway
 )
 # Prefixes whose last 32 bits are an IPv4 address that a translator, or our own kernel, calls instead.
 _V4_IN_LOW_BITS = (

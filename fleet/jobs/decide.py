@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, assert_never
 
 from fleet.jobs.records import Job, Status
-from fleet.outcome import Delivered, Failed, NotSent, Outcome, OutcomeName, Refenced, Rejected, Unreachable
+from fleet.outcome import Delivered, Failed, NotSent, Outcome, OutcomeName, Refenced, Rejected, Uncallable, Unreachable
 
 RETRY_DELAYS_S = (5, 15, 30, 60, 120)
 
@@ -43,7 +43,7 @@ def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Ve
     match outcome:
         case Delivered():
             return Verdict(status="COMPLETED", outcome="SUCCESS")
-        case Rejected():
+        case Rejected() | Uncallable():
             # Tried again like any other: retries are counted here, and a target that is being deployed says 404.
             return _failed(job, "ERROR_CONFIG", outcome.reason, 0, failed_before, now_ms)
         case Failed():

@@ -18,7 +18,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar, assert_never
 
 from fleet.clock import Clock
-from fleet.delivery.client import HttpClient, Transfer
+from fleet.delivery.client import BadUrl, HttpClient, Transfer
 from fleet.delivery.reply import Reply
 from fleet.delivery.sign import Signer
 from fleet.errors import JobStoreError, JobStoreUnavailable
@@ -28,7 +28,7 @@ from fleet.jobs.deliver import outcome_of, request_headers
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
 from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
-from fleet.outcome import MAX_RETRY_S, NotSent, Outcome, Rejected
+from fleet.outcome import MAX_RETRY_S, Failed, NotSent, Outcome, Rejected, Uncallable
 from fleet.signatures import Unsignable
 
 log = logging.getLogger("fleet.jobs")
@@ -227,8 +227,9 @@ class Processor:
                 job.target_url, headers, body, timeout_ms=job.timeout_seconds * 1000, done=done
             )  # fmt: skip
         except Exception as error:
-            # libcurl refuses some URLs outright.
-            return Rejected(0, f"the request cannot be made: {error}"), None
+            if isinstance(error, BadUrl):
+                return Uncallable(f"no URL that could be called: {error}"), None
+            return Failed(f"the request cannot be made ({type(error).__name__}: {error})"), None
         self._flights[transfer] = (deadline_ms, ended)
         try:
             return await ended, status

@@ -20,6 +20,8 @@ from fleet.sources.base import Received
 HANDLE = re.compile(r"[0-9a-f]{12}\.[0-9]{1,18}")
 """Of any connection: its mark, and a number."""
 _REMEMBERED = 20_000
+_LONGEST_ID = 512
+"""The broker's own ids are some 60 characters."""
 
 
 class Recent:
@@ -94,7 +96,7 @@ class Session:
 
     def add(self, headers: dict[str, str], body: bytes) -> None:
         """A message came. One id that comes twice is one message: see `copy_of`."""
-        broker_id, ack_id = headers.get(ID) or headers["message-id"], headers["ack"]
+        broker_id, ack_id = _id_of(headers), headers["ack"]
         came_before = headers.get("redelivered") == "true" or broker_id in self._memory.unsettled
         earlier = _number(headers.get(COUNT)) + came_before
         if earlier and broker_id in self._memory.done:
@@ -170,6 +172,12 @@ class Session:
         for broker_id in self._known:
             self._memory.unsettled.add(broker_id)
         self.arrived.set()
+
+
+def _id_of(headers: dict[str, str]) -> str:
+    """Of a copy, its original's. A header that is called like ours and cannot be of ours is somebody else's."""
+    copied = headers.get(ID, "")
+    return copied if copied and len(copied) <= _LONGEST_ID and copied.isprintable() else headers["message-id"]
 
 
 def _number(text: str | None) -> int:

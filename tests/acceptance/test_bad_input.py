@@ -149,6 +149,26 @@ def test_what_can_never_be_delivered_is_kept_and_named_and_stops_nothing(tmp_pat
         until(lambda: asyncio.run(_counted(stage.redis_server.url)) == expected, 10, stage.describe)
 
 
+def test_a_url_that_can_never_be_called_is_kept_with_the_reason_and_its_group_goes_on(tmp_path: Path) -> None:
+    with a_stage(tmp_path) as stage:
+        stage.start_endpoint(latency_ms=0)
+        stage.configure()
+        bad = [
+            Outgoing(f"uncallable-{i}", body(stage, id=f"uncallable-{i}", mediationTarget=target), "g")
+            for i, target in enumerate(("http://", "http://[::1", "https://host:99999/"))
+        ]
+        send_between_good_ones(stage, bad)
+        stage.start("coordinator")
+        worker = stage.start("worker")
+        stage.wait_drained(30)
+        assert stage.verdict().accepted == stage.sent == 8
+        with stage.client() as client:
+            letters = [json.loads(letter) for letter in client.lrange(QueueKeys(QUEUE).dead, 0, -1)]
+        assert sorted(letter["messageId"] for letter in letters) == [message.id for message in bad]
+        assert all("no URL that could be called" in letter["reason"] for letter in letters)
+        assert "put aside" in worker.text()
+
+
 def test_bad_messages_that_fill_whole_batches_let_good_ones_through(tmp_path: Path) -> None:
     with a_stage(tmp_path) as stage:
         stage.start_endpoint(latency_ms=0)

@@ -62,3 +62,11 @@ def test_what_is_newer_than_a_message_under_way_is_early(batch: str, verdicts: s
 def test_what_asks_for_no_order_is_never_early() -> None:
     found = routed(received("1"), received("2", dispatchMode="IMMEDIATE"), received("3", None, messageGroupId="g"))
     assert list(overtaking(found, ["redelivered", "new", "new"])) == []
+
+
+@pytest.mark.parametrize("broker_id", ["a\x1fb", "a\x1eb", "a\nb", "\x00"])
+def test_an_id_of_the_queue_that_would_break_our_records_is_a_bad_message(broker_id: str) -> None:
+    found, malformed = route([received(broker_id), received("good")], lambda code: code)
+    assert [one.received.broker_id for one in found] == ["good"]
+    (bad,) = malformed
+    assert "unprintable" in bad.reason

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleet.delivery.client import HttpClient, Transfer
+from fleet.delivery.client import BadUrl, HttpClient, Transfer
 from fleet.delivery.reply import Reply
 from tests.unit.delivery.endpoints import Endpoint, answering, answering_together, endpoint, never, on_uvloop, post
 
@@ -75,6 +75,21 @@ async def test_a_header_or_url_that_is_not_ascii_is_sent_as_utf8() -> None:
         with http_client() as client:
             assert (await post(client, f"{server.url}/é", headers=["Fleet-Group: ü"])).status == 200
     assert b"/hook/%C3%A9 " in server.requests[0] and "Fleet-Group: ü\r\n".encode() in server.requests[0]
+
+
+@on_uvloop
+async def test_what_libcurl_takes_for_no_url_at_once_is_told_apart_from_other_errors() -> None:
+    async with endpoint(answering(OK)) as server:
+        with http_client() as client:
+            with pytest.raises(BadUrl):
+                await post(client, "http://" + "a" * 9_000_000)
+            with pytest.raises(UnicodeEncodeError):
+                await post(client, f"{server.url}/\ud800")
+            for bad in ("http://", "http://[::1", "http://host:99999/"):
+                assert (await post(client, bad)).error == "BAD_URL"
+            # The handle is as good as new.
+            assert (await post(client, server.url)).status == 200
+            assert client.in_flight == 0
 
 
 @on_uvloop

@@ -46,12 +46,27 @@ def test_its_neighbours_are_called(address: str) -> None:
     assert not is_metadata_address(address)
 
 
-@pytest.mark.parametrize("address", ["fe80::1", "fe80::1%eth0", "febf:ffff::1", "fd00:ec2::254", "FD00:0EC2::0254"])
+METADATA_V6 = ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"]
+
+
+@pytest.mark.parametrize("address", ["fe80::1", "fe80::1%eth0", "febf:ffff::1", "FD00:0EC2::0254", *METADATA_V6])
 def test_ipv6_metadata_and_link_local_addresses_are_never_called(address: str) -> None:
     assert is_metadata_address(address)
 
 
-@pytest.mark.parametrize("address", ["::1", "fec0::1", "fd00:ec2::253", "fd00:ec2::254:0", "2001:db8::1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::1",
+        "fec0::1",
+        "fd00:ec2::253",
+        "fd00:ec2::254:0",
+        "fd00:ec2::24",
+        "fd20:ce::255",
+        "fd00:42::43",
+        "2001:db8::1",
+    ],
+)
 def test_other_ipv6_addresses_are_called(address: str) -> None:
     assert not is_metadata_address(address)
 
@@ -61,8 +76,10 @@ def test_what_is_no_address_is_never_called(address: str) -> None:
     assert is_metadata_address(address)
 
 
-@pytest.mark.parametrize("address", [form for v4 in METADATA_V4 for form in forms(v4)])
-@pytest.mark.parametrize("allow", [(), ("0.0.0.0/0", "::/0"), ("169.254.169.254", "100.100.100.200", "192.0.0.192")])
+@pytest.mark.parametrize("address", [*(form for v4 in METADATA_V4 for form in forms(v4)), *METADATA_V6])
+@pytest.mark.parametrize(
+    "allow", [(), ("0.0.0.0/0", "::/0"), ("169.254.169.254", "100.100.100.200", "192.0.0.192", *METADATA_V6)]
+)
 def test_no_rule_allows_a_metadata_address(address: str, allow: tuple[str, ...]) -> None:
     rules = egress_rules(allow, ())
     assert rules.forbids_address(address)

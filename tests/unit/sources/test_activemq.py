@@ -172,6 +172,13 @@ async def test_a_copy_has_the_id_and_the_count_of_its_original() -> None:
     assert stage.take() == [("ID:1", 5), ("ID:2", 2), ("ID:3", 1)]
 
 
+async def test_an_id_of_an_original_that_cannot_be_ours_is_somebody_elses_and_means_nothing() -> None:
+    stage = Stage()
+    for number, foreign in enumerate(("a\x1fb", "a\nb", "\x1e", "i" * 10_000, "")):
+        stage.come(f"ID:{number}", FleetId=foreign)
+    assert stage.take() == [(f"ID:{number}", 1) for number in range(5)]
+
+
 async def test_two_with_one_id_are_one_message_and_are_acked_together() -> None:
     stage = Stage()
     stage.come("ID:1", redelivered="true")

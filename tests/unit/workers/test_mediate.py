@@ -1,0 +1,106 @@
+"""What becomes of a message for which no request can be made: never an ack without a letter."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from fleet.delivery.breaker import Pass
+from fleet.delivery.client import BadUrl
+from fleet.outcome import Failed, Outcome, Uncallable
+from fleet.state.entry import Entry
+from fleet.state.pool import Claim, Policy, Settlement
+from workers.claim import GroupLease
+from workers.mediate import Mediator
+from workers.settle import name_of, settle
+
+
+class Link:
+    """A pool's link, as far as a lease and a settle see it."""
+
+    stopping = paused = False
+    pool = SimpleNamespace(code="P")
+
+    def __init__(self, policy: str = "return") -> None:
+        self.policy = Policy(policy, 10)
+        self.leases: dict[str, GroupLease] = {}
+        self.settled: list[Settlement] = []
+
+    def is_stalled(self, now_ms: float) -> bool:
+        return False
+
+    def end(self, lease: GroupLease, release: str = "ready") -> Settlement:
+        self.settled.append(Settlement(lease.group, lease.epoch, release=release))
+        return self.settled[-1]
+
+    def owe(self, lease: GroupLease) -> Settlement:
+        return self.end(lease, "keep")
+
+
+def lease_of(link: Link, messages: int = 1) -> GroupLease:
+    entries = [
+        Entry("q", f"b{i}", "1", "batch", "g", "g", 0, f"m{i}", "http://[", "token", True) for i in range(messages)
+    ]
+    lease = GroupLease(cast(Any, link), Claim("g", "7", entries), 1e12)
+    link.leases["g"] = lease
+    return lease
+
+
+class Raising:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def post(self, *_: Any, **__: Any) -> None:
+        raise self.error
+
+
+async def outcome_of(error: Exception, link: Link) -> Outcome:
+    released: list[str] = []
+    outcomes: list[Outcome] = []
+    mediator = Mediator(
+        client=cast(Any, Raising(error)),
+        clock=cast(Any, SimpleNamespace(boot_ms=lambda: 0.0, wall_ms=lambda: 0)),
+        timeout_ms=1000,
+        forbids_url=lambda _: False,
+        breakers=cast(Any, SimpleNamespace(admit=lambda *_: Pass(), release=released.append)),
+        signatures=cast(Any, SimpleNamespace(of=lambda _: None)),
+        on_outcome=lambda lease, outcome, seconds: outcomes.append(outcome),
+        on_blocked=lambda lease, verdict: None,
+    )
+    mediator.deliver(lease_of(link))
+    await asyncio.sleep(0)
+    (outcome,) = outcomes
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("closed"), MemoryError("no room"), UnicodeEncodeError("a", "b", 0, 1, "c")]
+)
+@pytest.mark.parametrize("policy", ["return", "skip", "hold", "park"])
+async def test_an_error_that_nobody_foresaw_is_never_an_ack(error: Exception, policy: str) -> None:
+    link = Link(policy)
+    outcome = await outcome_of(error, link)
+    assert isinstance(outcome, Failed) and outcome.unexpected and type(error).__name__ in outcome.reason
+    assert name_of(outcome) == "ERROR_PROCESS"
+    settle(lease_of(link), outcome)
+    (settlement,) = link.settled
+    verdicts = [item.rsplit("\x1f", 1)[1] for item in settlement.items]
+    assert verdicts == ([] if policy in ("hold", "park") else ["n30000"])
+
+
+@pytest.mark.parametrize("policy", ["return", "skip", "hold", "park"])
+async def test_what_is_no_url_is_kept_as_a_dead_letter_and_its_group_goes_on(policy: str) -> None:
+    link = Link(policy)
+    outcome = await outcome_of(BadUrl("too long"), link)
+    assert isinstance(outcome, Uncallable) and name_of(outcome) == "ERROR_CONFIG"
+    lease = lease_of(link, messages=2)
+    assert settle(lease, outcome), "the next of the group follows"
+    (item,) = link.settled[0].items
+    key, _, verdict = item.rpartition("\x1fp")
+    assert key == "q\x1fb0\x1f1"
+    letter = msgspec.json.decode(verdict)
+    assert (letter["messageId"], letter["reason"]) == ("m0", "no URL that could be called: too long")
