@@ -1,4 +1,4 @@
-"""A TCP proxy between Fleet and a broker, whose line can be cut and mended."""
+"""A TCP proxy between Fleet and a broker, whose line can be cut, mended, moved and made silent."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Proxy:
         self._target = ("127.0.0.1", target_port)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._silent: set[socket.socket] = set()
         self._is_cut = False
         self._left: dict[bool, int] = {}
         """How many more bytes go through to the broker (True), or from it (False), where that is limited."""
@@ -45,6 +46,15 @@ class Proxy:
         with self._lock:
             self._is_cut = False
             self._left.clear()
+
+    def move(self, target_port: int) -> None:
+        """As a virtual address does: who connects from now on comes to another server. Connections stay."""
+        self._target = ("127.0.0.1", target_port)
+
+    def silence(self) -> None:
+        """As a middlebox that forgot them: what goes through its connections goes nowhere. New ones work."""
+        with self._lock:
+            self._silent |= self._open
 
     @property
     def connections(self) -> int:
@@ -84,6 +94,8 @@ class Proxy:
     def _copy(self, source: socket.socket, sink: socket.socket, to_broker: bool) -> None:
         with suppress(OSError):
             while chunk := source.recv(_CHUNK):
+                if source in self._silent:
+                    continue
                 left = self._left.get(to_broker)
                 if left is None:
                     sink.sendall(chunk)
@@ -99,6 +111,7 @@ class Proxy:
                 break
         with self._lock:
             self._open -= {source, sink}
+            self._silent -= {source, sink}
         _reset(source)
         _reset(sink)
 

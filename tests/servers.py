@@ -109,12 +109,20 @@ class Sink:
 
 
 @contextmanager
-def running_redis(*options: str, port: int | None = None) -> Iterator[RedisServer]:
-    """A redis-server of its own. `port`, to come back where an earlier one was."""
+def running_redis(*options: str, port: int | None = None, program: str = "") -> Iterator[RedisServer]:
+    """A redis-server of its own. `port`, to come back where an earlier one was; `program`, to be another version."""
     with tempfile.TemporaryDirectory(prefix="fleet-redis-", ignore_cleanup_errors=True) as directory:
         chosen = port or free_port()
         log = Path(directory, "redis.log")
-        command = [_program("redis-server"), "--port", str(chosen), "--bind", "127.0.0.1", "--dir", directory]
+        command = [
+            program or _program("redis-server"),
+            "--port",
+            str(chosen),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            directory,
+        ]
         command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", *options]
         with _running(command, log) as server:
             found = RedisServer(server, chosen)

@@ -1,4 +1,4 @@
-"""One Redis connection pool per process, for a single server or a Cluster, errors translated at this edge."""
+"""The way to Redis, a single server or a Cluster: one pool of connections a process, errors translated at this edge."""
 
 from __future__ import annotations
 
@@ -9,61 +9,19 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import hiredis
 from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from fleet.errors import StateError, StateFull, StateUnavailable
+from fleet.state.connections import TIMEOUT_S, Connections, options
+from fleet.state.refusals import PASSING
 
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
 
 
-class _Packed(AbstractConnection):
-    """Packs commands in C. redis-py's own way costs a fifth of a worker's time: our calls have a thousand arguments."""
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        # redis-py names some commands by two words, as in CONFIG GET.
-        return [hiredis.pack_command((*args[0].split(), *args[1:]) if " " in args[0] else args)]
-
-
-class _TcpConnection(_Packed, Connection):
-    pass
-
-
-class _TlsConnection(_Packed, SSLConnection):
-    pass
-
-
-class _UnixConnection(_Packed, UnixDomainSocketConnection):
-    pass
-
-
-_CONNECTIONS: dict[type, type] = {
-    Connection: _TcpConnection,
-    SSLConnection: _TlsConnection,
-    UnixDomainSocketConnection: _UnixConnection,
-}
-_READ_BYTES = 256 * 1024
-_TIMEOUT_S = 5.0
-
-
-def _options(timeout_s: float) -> dict[str, Any]:
-    # No retries below us: whether a call may be repeated is known only where it is made.
-    return {
-        "decode_responses": True,
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "socket_read_size": _READ_BYTES,
-        "retry": Retry(NoBackoff(), 0),
-    }
-
-
-async def connect(url: str, *, timeout_s: float = _TIMEOUT_S) -> Client:
+async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
     """A client for `redis://`, `rediss://` or `unix://`; a Cluster is recognised by asking."""
     client = _client(url, timeout_s)
     with translated(url):
@@ -78,40 +36,39 @@ async def connect(url: str, *, timeout_s: float = _TIMEOUT_S) -> Client:
                 raise StateUnavailable(f"Redis at {safe_url(url)} does not answer within {timeout_s:g} s") from error
             raise
     await client.aclose()
-    options = _options(timeout_s)
-    del options["retry"]
-    cluster = RedisCluster.from_url(url, **options)
+    cluster_options = options(timeout_s)
+    del cluster_options["retry"]
+    cluster = RedisCluster.from_url(url, **cluster_options)
     with translated(url):
         await cluster.initialize()
     return cluster
 
 
-async def subscribe_connection(client: Client, url: str) -> Redis:
-    """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel."""
+async def subscribe_connection(client: Client, url: str, *, but: str = "") -> Redis:
+    """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel. `but`: rather not this one."""
     if not isinstance(client, RedisCluster):
         return client  # type: ignore[no-any-return]
     # Any node but always the same one: should it be the one that is away, nobody would be woken.
-    node = random.choice(client.get_nodes())
-    plain = _client(url, _TIMEOUT_S)
+    nodes = client.get_nodes()
+    node = random.choice([node for node in nodes if node.name != but] or nodes)
+    plain = _client(url, TIMEOUT_S)
     plain.connection_pool.connection_kwargs.update(host=node.host, port=node.port)
     return plain
 
 
 def check_url(url: str) -> None:
     """StateUnavailable for what can be no address of a Redis; nobody is asked."""
-    _client(url, _TIMEOUT_S)
+    _client(url, TIMEOUT_S)
 
 
 def _client(url: str, timeout_s: float) -> Redis:
     try:
-        client = Redis.from_url(url, **_options(timeout_s))
-        pool = client.connection_pool
-        pool.connection_class = _CONNECTIONS[pool.connection_class]
+        pool = Connections.from_url(url, wait_s=timeout_s, **options(timeout_s))
         # An option that redis-py does not know shows only when a connection is made of it.
-        pool.make_connection()  # type: ignore[no-untyped-call]
+        pool.make_connection()
     except (ValueError, TypeError) as error:
         raise StateUnavailable(f"not a Redis URL: {safe_url(url)}") from error
-    return client
+    return Redis.from_pool(pool)
 
 
 @contextlib.contextmanager
@@ -124,20 +81,26 @@ def translated(url: str = "") -> Iterator[None]:
         raise StateUnavailable(f"Redis{where} refuses us: {error}") from error
     except exceptions.OutOfMemoryError as error:
         raise StateFull(f"Redis{where} has no memory left") from error
+    except PASSING as error:
+        raise StateUnavailable(f"Redis{where} is not ready: {_said(error)}") from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError, OSError) as error:
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
-    except exceptions.RedisClusterException as error:
-        # No RedisError for redis-py: no node answers, or the slots have no owner just now.
+    except (exceptions.RedisClusterException, exceptions.InvalidResponse) as error:
+        # The first is no RedisError for redis-py: no node answers, or the slots have no owner just now.
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
         if "OOM command not allowed" in text:
             raise StateFull(f"Redis{where} has no memory left") from error
-        if text.startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")):
-            raise StateUnavailable(f"Redis{where} is not ready: {text}") from error
         if "WRONGPASS" in text or "NOAUTH" in text or "invalid username-password" in text:
             raise StateUnavailable(f"Redis{where} refuses us: {text}") from error
         raise StateError(f"Redis{where} answered: {text}") from error
+
+
+def _said(error: exceptions.RedisError) -> str:
+    # redis-py takes the codes that it knows out of the text.
+    code, text = error.status_code or "", str(error)
+    return text if code in text else f"{code} {text}"
 
 
 @contextlib.asynccontextmanager

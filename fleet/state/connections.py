@@ -1,0 +1,201 @@
+"""The connections to one server: so many at most, and all of them made anew once one shows that it is the wrong one.
+
+After a failover behind a name, a virtual address or a proxy the old connections still lead to the demoted server, or
+to nobody. So the first that meets a refusal or a silence is told of here, whoever used it: none that was made before is
+used again, and each new one resolves the name, or asks the sentinels, once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+from redis import exceptions
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+
+from fleet.state.refusals import DEMOTED, Parser
+
+MOST = 32
+"""To one server, of one process. It does one thing at a time: more would wait there instead of here."""
+TIMEOUT_S = 5.0
+READ_BYTES = 256 * 1024
+KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+"""What no packet comes back from for half a minute is closed, also where nobody waits for an answer."""
+RENEW_EVERY_S = 0.25
+"""A server that goes on refusing is not connected to again at every call."""
+
+_LOST = (*DEMOTED, exceptions.ConnectionError, exceptions.TimeoutError)
+
+
+class Watched(AbstractConnection):
+    """Packs commands in C, and tells its pool what its server says of itself.
+
+    redis-py's own way of packing costs a fifth of a worker's time: our calls have a thousand arguments.
+    """
+
+    connections: Connections | None = None
+    round = 0
+    """Of its pool's connections; of an older one it is closed, not used."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"parser_class": Parser, **options})
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        # redis-py names some commands by two words, as in CONFIG GET.
+        return [hiredis.pack_command((*args[0].split(), *args[1:]) if " " in args[0] else args)]
+
+    async def _connect(self) -> None:
+        if self.connections is not None:
+            self.round = self.connections.round
+        await super()._connect()  # type: ignore[safe-super, no-untyped-call]
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().read_response(*args, **options)
+        except _LOST:
+            if self.connections is not None:
+                self.connections.renew(self)
+            raise
+
+    def close(self) -> None:
+        """At once, whoever reads from it: it connects again when it is used again."""
+        self._parser.on_disconnect()  # type: ignore[no-untyped-call]
+        self._close()  # type: ignore[no-untyped-call]
+
+
+class TcpConnection(Watched, Connection):
+    pass
+
+
+class TlsConnection(Watched, SSLConnection):
+    pass
+
+
+class UnixConnection(Watched, UnixDomainSocketConnection):
+    pass
+
+
+WATCHED: dict[type, type[Watched]] = {
+    Connection: TcpConnection,
+    SSLConnection: TlsConnection,
+    UnixDomainSocketConnection: UnixConnection,
+}
+
+
+def options(timeout_s: float) -> dict[str, Any]:
+    """Of every connection that we make."""
+    return {
+        "decode_responses": True,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_read_size": READ_BYTES,
+        # No retries below us: whether a call may be repeated is known only where it is made.
+        "retry": Retry(NoBackoff(), 0),
+        # With them redis-py uses a connection that was closed by the other end.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+    }
+
+
+def keepalive() -> dict[str, Any]:
+    """Of every connection by TCP."""
+    return {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+
+
+class Connections(ConnectionPool):
+    """Who finds none free waits for one, in the order of arrival, for as long as an answer may take."""
+
+    def __init__(self, *, most: int = MOST, wait_s: float = TIMEOUT_S, **options: Any) -> None:
+        super().__init__(max_connections=most, **options)
+        self.connection_class = WATCHED[self.connection_class]
+        if self.connection_class is not UnixConnection:
+            self.connection_kwargs.update(keepalive())
+        self.round = 0
+        self.on_renewed: set[Callable[[], None]] = set()
+        """Told when what is listened to may be the wrong server. Connections in use are closed after their call."""
+        self._wait_s = wait_s
+        self._places = asyncio.Semaphore(most)
+        self._renewed_s = -RENEW_EVERY_S
+        self._due: asyncio.TimerHandle | None = None
+
+    def make_connection(self) -> Watched:
+        connection: Watched = super().make_connection()  # type: ignore[no-untyped-call]
+        connection.connections = self
+        return connection
+
+    async def get_connection(self, *_names: Any, **_options: Any) -> Watched:
+        await self._place()
+        try:
+            connection: Watched = self.get_available_connection()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self._places.release()
+            raise
+        try:
+            if connection.round != self.round:
+                connection.close()
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def _place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._places.acquire()
+        except TimeoutError:
+            raise exceptions.TimeoutError(f"all {self.max_connections} connections wait for answers") from None
+
+    async def release(self, connection: AbstractConnection) -> None:
+        assert isinstance(connection, Watched)
+        if connection.round != self.round:
+            connection.close()
+        self._in_use_connections.remove(connection)
+        self._available_connections.append(connection)
+        self._places.release()
+
+    async def aclose(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        await super().aclose()
+
+    def renew(self, found: Watched | None = None) -> None:
+        """Use no connection again that was made before now. `found`: the one that showed why."""
+        if found is not None and found.round != self.round:
+            return
+        loop = asyncio.get_running_loop()
+        wait_s = self._renewed_s + RENEW_EVERY_S - loop.time()
+        if wait_s <= 0:
+            self._renew()
+        elif self._due is None:
+            self._due = loop.call_later(wait_s, self._renew)
+
+    def _renew(self) -> None:
+        self._due = None
+        self._renewed_s = asyncio.get_running_loop().time()
+        self.round += 1
+        for connection in self._available_connections:
+            assert isinstance(connection, Watched)
+            connection.close()
+        for tell in tuple(self.on_renewed):
+            tell()
+
+
+def renew(pool: ConnectionPool) -> None:
+    """Of a client that may not be ours, as in tests that need no server."""
+    if isinstance(pool, Connections):
+        pool.renew()

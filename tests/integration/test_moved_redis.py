@@ -1,0 +1,153 @@
+"""A Redis whose address leads elsewhere now, and one whose line is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from fleet.errors import StateUnavailable
+from fleet.state.connect import Client, connected, subscribe_connection
+from fleet.state.connections import MOST
+from fleet.state.pool import Pool, PoolSettings
+from fleet.state.signals import Signals
+from tests.proxy import Proxy, proxied
+from tests.servers import RedisCluster, RedisServer, running_redis
+
+PING_S = 0.2
+
+
+@asynccontextmanager
+async def moved_from(first: RedisServer, second: RedisServer) -> AsyncIterator[tuple[Proxy, Client]]:
+    """A client with every connection that it may have, through a proxy that leads to the first."""
+    with proxied(first.port) as proxy:
+        async with connected(f"redis://127.0.0.1:{proxy.port}") as client:
+            await asyncio.gather(*(client.ping() for _ in range(MOST)))
+            yield proxy, client
+
+
+async def test_after_a_failover_behind_one_address_one_call_fails_and_the_next_reaches_the_new_master() -> None:
+    with running_redis() as first, running_redis() as second:
+        async with moved_from(first, second) as (proxy, client):
+            proxy.move(second.port)
+            _demote(first, second)
+            with pytest.raises(StateUnavailable, match="READONLY"):
+                await _write(client)
+            for _ in range(MOST * 2):
+                await _write(client)
+            with second.client() as there:
+                assert there.exists("{p:P}:settings")
+
+
+async def test_after_a_silent_failover_one_time_out_is_enough() -> None:
+    with running_redis() as first, running_redis() as second, proxied(first.port) as proxy:
+        async with connected(f"redis://127.0.0.1:{proxy.port}?socket_timeout=0.3") as client:
+            await asyncio.gather(*(client.ping() for _ in range(MOST)))
+            first.server.pause()
+            proxy.move(second.port)
+            with pytest.raises(StateUnavailable):
+                await _write(client)
+            for _ in range(MOST * 2):
+                await _write(client)
+            first.server.resume()
+
+
+async def test_signals_follow_the_address_to_the_new_master() -> None:
+    with running_redis() as first, running_redis() as second:
+        async with moved_from(first, second) as (proxy, client), hearing(client) as heard:
+            await heard("a", first)
+            proxy.move(second.port)
+            # Demoted, and a replica of nobody: what is published reaches the new master alone.
+            with first.client() as admin:
+                admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+            with pytest.raises(StateUnavailable, match="READONLY"):
+                await _write(client)
+            await heard("b", second)
+
+
+async def test_signals_do_not_stay_deaf_behind_a_line_that_is_silent() -> None:
+    with running_redis() as server, proxied(server.port) as proxy:
+        async with connected(f"redis://127.0.0.1:{proxy.port}") as client, hearing(client) as heard:
+            await heard("a", server)
+            proxy.silence()
+            await heard("b", server)
+
+
+async def test_signals_of_a_line_that_is_only_quiet_stay_on_it() -> None:
+    with running_redis() as server, proxied(server.port) as proxy:
+        async with connected(f"redis://127.0.0.1:{proxy.port}") as client, hearing(client) as heard:
+            await heard("a", server)
+            with server.client() as admin:
+                before = admin.info("stats")["total_connections_received"]
+                await asyncio.sleep(PING_S * 5)  # silence is the matter here
+                assert admin.info("stats")["total_connections_received"] == before
+
+
+async def test_connections_are_kept_alive_by_tcp(redis_server: RedisServer) -> None:
+    async with connected(redis_server.url) as client:
+        connection = await client.connection_pool.get_connection()
+        line = connection._writer.get_extra_info("socket")
+        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [line.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [15, 5, 3]
+        await client.connection_pool.release(connection)
+
+
+async def test_a_subscription_in_a_cluster_leaves_the_node_that_was_silent(redis_cluster: RedisCluster) -> None:
+    url = redis_cluster.url
+    async with connected(url) as client:
+        nodes = {node.name for node in client.get_nodes()}
+        silent = next(iter(nodes))
+        found = set()
+        for _ in range(20):
+            plain = await subscribe_connection(client, url, but=silent)
+            where = plain.connection_pool.connection_kwargs
+            found.add(f"{where['host']}:{where['port']}")
+            await plain.aclose()
+        assert found == nodes - {silent}
+
+
+@asynccontextmanager
+async def hearing(client: Client) -> AsyncIterator[Callable[[str, RedisServer], Awaitable[None]]]:
+    """What a channel says, as `Signals` hears it."""
+    news: asyncio.Queue[str] = asyncio.Queue()
+    ready = asyncio.Event()
+    signals = Signals(
+        client=client, url="", handlers={"ch": news.put_nowait}, on_subscribed=ready.set, ping_every_s=PING_S
+    )
+    running = asyncio.create_task(signals.run())
+
+    async def heard(word: str, server: RedisServer) -> None:
+        async with asyncio.timeout(5):
+            await ready.wait()
+            said = asyncio.create_task(_say_on(word, server))
+            while await news.get() != word:
+                continue
+            said.cancel()
+
+    try:
+        yield heard
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _say_on(word: str, server: RedisServer) -> None:
+    """Again and again: who listens to another server, or to a dead line, misses it."""
+    with server.client() as there:
+        while True:
+            there.publish("ch", word)
+            await asyncio.sleep(0.02)
+
+
+async def _write(client: Client) -> None:
+    await Pool(client, "P").configure("1", PoolSettings(concurrency=1, capacity=50))
+
+
+def _demote(first: RedisServer, second: RedisServer) -> None:
+    with first.client() as admin:
+        admin.execute_command("REPLICAOF", "127.0.0.1", second.port)
