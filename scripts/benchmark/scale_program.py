@@ -263,10 +263,8 @@ async def takeover(url: str, *, pools: int, holding: int) -> dict[str, Any]:
         async with stalls() as taking:
             lost = await take_over(
                 client=client,
-                registry=Registry(client),
                 queue=Queue(client, QUEUE, epoch=after.epoch),
                 source=_NoSource(),  # type: ignore[arg-type]
-                on_fed=lambda _: None,
             )
     return {"ms": taking.wall_ms, "calls": calls.counts.total(), "lost": lost}
 
