@@ -60,11 +60,11 @@ def asked_of(client: Client) -> Iterator[Counter[str]]:
         asked[str(arguments[0])] += 1
         return execute(*arguments, **options)
 
-    client.execute_command = counted  # type: ignore[method-assign]
+    client.execute_command = counted
     try:
         yield asked
     finally:
-        client.execute_command = execute  # type: ignore[method-assign]
+        client.execute_command = execute
 
 
 class Prompt(HeldSource):
