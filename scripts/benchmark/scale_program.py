@@ -167,6 +167,9 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
                 await asyncio.sleep(0.02)
                 found.check()
             await _calm(found)
+            for code in codes(pools):
+                # Each heartbeat has as much to tell as it may.
+                one.worker.counters.observe("wait", code, 0.001)
             figures["heartbeat_ms"], figures["heartbeat_stall_ms"] = await _beats(one)
             async with stalls() as revising:
                 await registry.publish_config(b'{"queues": []}')
