@@ -55,7 +55,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     done = settlement(claimed)
     assert (await settle(pool, done, call=7)).refused == set()
     yield "recall"
-    assert await pool.recall(name, 10) == []
+    assert [page async for page in pool.recall(name, 10)] == []
     yield "held"
     flags, items = await pool.held([messages[0].key])
     assert (flags, sorted(items)) == ([False], await outboxed(pool))
