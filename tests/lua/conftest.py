@@ -1,4 +1,4 @@
-"""Every script test runs three times: on fakeredis, on a real server, on a real three-node Cluster."""
+"""Every script test runs four times: on fakeredis, on the simulation's Redis, on a real server, on a real Cluster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from fleet.state.connect import Client, connect
 pytest.register_assert_rewrite("tests.lua.stage", "tests.lua.every_call", "tests.lua.model")
 
 from tests.lua.stage import Stage  # noqa: E402  (rewritten on import)
+from tests.simulation.direct import DirectClient  # noqa: E402
 
-KINDS = ("fakeredis", "redis", "cluster")
+KINDS = ("fakeredis", "simulated", "redis", "cluster")
 
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest) -> str:
-    """Where the state is; '' for fakeredis."""
-    if request.param == "fakeredis":
+    """Where the state is; '' for what is in this process."""
+    if request.param in ("fakeredis", "simulated"):
         return ""
     server = request.getfixturevalue("redis_server" if request.param == "redis" else "redis_cluster")
     # `connect` finds out by itself that it speaks to a Cluster.
@@ -27,8 +28,11 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def client(url: str) -> AsyncIterator[Client]:
-    if not url:
+async def client(url: str, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    client: Client
+    if not url and request.node.callspec.params["url"] == "simulated":
+        client = DirectClient()
+    elif not url:
         client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
     else:
         client = await connect(url)

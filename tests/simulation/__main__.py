@@ -1,0 +1,147 @@
+"""`scripts/simulate`: run seeds, say which fail and how to see that again, and make what fails small."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+
+def main() -> int:
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of a set of names is chance, and the only one that cannot be drawn from a seed.
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
+    options = _parse()
+    if options.without:
+        from tests.simulation.breakages import take_out
+
+        breakage = take_out(options.without)
+        options.only = options.only or list(breakage.only)
+        options.seeds = options.seeds or breakage.within
+        options.until_found = True
+    if options.seed is not None:
+        return _one(options)
+    return _many(options)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--trace", action="store_true", help="of one seed: print everything that happens")
+    parser.add_argument("--faults", help="of one seed: only these of its faults, as in 1,4-6 (none: no fault)")
+    parser.add_argument("--messages", help="of one seed: only these of its messages")
+    parser.add_argument("--seeds", type=int, help="so many of them")
+    parser.add_argument("--from", dest="first", type=int, default=1, help="the first of them")
+    parser.add_argument("--minutes", type=float, help="as many as fit into this time")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="FAMILY", help="faults of this family alone; may be repeated"
+    )
+    parser.add_argument("--without", metavar="MEND", help="with one mend taken out, until that is found")
+    parser.add_argument("--until-found", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--shrink", action="store_true", help="make the first failure of each sort small")
+    parser.add_argument("--within", type=float, default=90.0, help="seconds for each shrinking")
+    parser.add_argument("--json", action="store_true", help="one object a result")
+    return parser.parse_args()
+
+
+def _one(options: argparse.Namespace) -> int:
+    import gc
+
+    from tests.simulation.run import Case, numbers, run_here
+    from tests.simulation.shrink import shrink
+
+    gc.disable()
+    case = Case(
+        options.seed,
+        tuple(options.only),
+        numbers(options.faults) if options.faults else None,
+        numbers(options.messages) if options.messages else None,
+    )
+    plan = case.scenario()
+    if options.trace:
+        for part in (*plan.queues, *plan.pools, *plan.endpoints, *plan.groups):
+            print(part)
+        print(f"ttl {plan.ttl_ms} ms, families {', '.join(sorted(plan.families))}")
+        for message in plan.messages:
+            print(message)
+    result = run_here(case, trace=print if options.trace else None)
+    if options.json:
+        print(json.dumps(_told(result)))
+    else:
+        print(result.line())
+        print(f"{result.virtual_s:.0f} s in {result.cpu_s:.2f} s of CPU, {result.events} events, trace {result.digest}")
+    if options.shrink and not result.ok:
+        small = shrink(result, jobs=options.jobs, within_s=options.within, tell=print)
+        print(f"{small.line()}\n  {small.case.command()} --trace")
+    sys.stdout.flush()
+    # What is left of the simulated processes must not be collected: it would run what it has for its end.
+    os._exit(0 if result.ok else 1)
+
+
+def _many(options: argparse.Namespace) -> int:
+    from tests.simulation.run import Case, Result, run_all
+    from tests.simulation.shrink import shrink, signature
+
+    give_up_s = time.monotonic() + options.minutes * 60 if options.minutes else None
+
+    def cases() -> Iterator[Case]:
+        for seed in itertools.count(options.first):
+            over = give_up_s is not None and time.monotonic() > give_up_s
+            if over or (options.seeds and seed >= options.first + options.seeds):
+                return
+            yield Case(seed, tuple(options.only))
+
+    if not options.seeds and not options.minutes:
+        options.seeds = 100
+    began_s, ran, cpu_s = time.monotonic(), 0, 0.0
+    failed: dict[str, Result] = {}
+    times: Counter[str] = Counter()
+    for result in run_all(cases(), jobs=options.jobs):
+        ran, cpu_s = ran + 1, cpu_s + result.cpu_s
+        if options.json:
+            print(json.dumps(_told(result)), flush=True)
+        if not result.ok:
+            sort = signature(result)
+            times[sort] += 1
+            if sort not in failed:
+                failed[sort] = result
+            if not options.json:
+                print(f"{result.line()}\n  {result.case.command()} --trace", flush=True)
+            if options.until_found:
+                break
+        elif sys.stderr.isatty() and ran % 10 == 0:
+            print(f"\r{ran} seeds, {sum(times.values())} failed", end="", file=sys.stderr, flush=True)
+    took_s = time.monotonic() - began_s
+    if options.shrink:
+        for sort, result in failed.items():
+            print(f"{sort}: making seed {result.case.seed} small", flush=True)
+            small = shrink(result, jobs=options.jobs, within_s=options.within, tell=print)
+            print(f"{small.line()}\n  {small.case.command()} --trace", flush=True)
+    if not options.json:
+        for sort, count in times.most_common():
+            print(f"{count:5d} × {sort}, first seed {failed[sort].case.seed}")
+        print(
+            f"{ran} seeds, {sum(times.values())} failed, {took_s:.1f} s, {ran * 60 / max(took_s, 0.001):.0f} a minute,"
+            f" {cpu_s / max(ran, 1):.2f} s of CPU each"
+        )
+    return 1 if times else 0
+
+
+def _told(result: object) -> dict[str, object]:
+    told = dict(vars(result))
+    case = told.pop("case")
+    return {"seed": case.seed, "command": case.command(), **told}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

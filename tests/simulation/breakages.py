@@ -1,0 +1,177 @@
+"""Bugs put in on purpose, in memory: what the simulation must find. `scripts/simulate --without NAME` takes a mend out.
+
+Each is a few exact pieces of the source and what stands there instead. A piece that is not in the source (any more) is
+an error: a breakage that breaks nothing would prove nothing. Apply them before anything of the fleet is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Change:
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Breakage:
+    what: str
+    changes: tuple[Change, ...]
+    within: int
+    """Seeds from 1 on, of the families in `only` (none: of all), of which one must fail."""
+    kinds: tuple[str, ...]
+    """How it shows."""
+    only: tuple[str, ...] = ()
+
+
+BREAKAGES: dict[str, Breakage] = {
+    "ack-before-post": Breakage(
+        what="a worker owes the ack when it sends the request",
+        changes=(
+            Change(
+                "workers/worker.py",
+                "        if settle(lease, outcome):\n",
+                "        from fleet.outcome import Delivered\n        if settle(lease, Delivered()):\n",
+            ),
+        ),
+        within=20,
+        kinds=("order", "lost", "stuck"),
+        only=("endpoints",),
+    ),
+    "settle-without-epoch": Breakage(
+        what="exchange.lua takes any epoch",
+        changes=(
+            Change(
+                "fleet/state/lua/exchange.lua",
+                "  if epoch ~= plan.epoch or released[group] then",
+                "  if not epoch or released[group] then",
+            ),
+        ),
+        within=60,
+        kinds=("overlap", "order", "state", "lost"),
+        only=("processes", "weather"),
+    ),
+    "release-before-outcome": Breakage(
+        what="a lease is given back when its request is sent",
+        changes=(
+            Change(
+                "workers/mediate.py",
+                '        failpoint.hit("posted")\n',
+                '        failpoint.hit("posted")\n'
+                "        lease.link.owe(lease).release = 'ready'\n"
+                "        lease.link.poke(urgent=True)\n",
+            ),
+        ),
+        within=5,
+        kinds=("overlap", "order", "stuck", "lost"),
+    ),
+    "reaper-that-drops": Breakage(
+        what="exchange.lua deletes the messages of a lapsed lease",
+        changes=(
+            Change(
+                "fleet/state/lua/exchange.lua",
+                "    if not is_empty(lapsed[i]) then redis.call('LPUSH', ready, lapsed[i]) end\n",
+                "    local keys = redis.call('LRANGE', regular_group .. lapsed[i], 0, -1)\n"
+                "    if #keys > 0 then redis.call('HDEL', entries, unpack(keys)) end\n"
+                "    redis.call('DEL', regular_group .. lapsed[i])\n",
+            ),
+        ),
+        within=30,
+        kinds=("stuck", "lost", "order", "state"),
+        only=("processes",),
+    ),
+    "outbox-trimmed-uncopied": Breakage(
+        what="the leader trims a dead worker's outbox without copying it",
+        changes=(
+            Change(
+                "coordinator/watch.py",
+                "                    await Queue(self._client, queue).report(outcomes)\n",
+                "                    pass\n",
+            ),
+        ),
+        within=120,
+        kinds=("stuck", "lost", "order"),
+        only=("processes",),
+    ),
+    "renewed-by-a-thread": Breakage(
+        what="what renews leases goes on while the delivery loop hangs",
+        changes=(
+            Change(
+                "workers/claim.py",
+                "            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)\n            for lease in held:\n",
+                "            deadline_ms = asked_at_ms + 3600000\n            for lease in held:\n",
+            ),
+        ),
+        within=120,
+        kinds=("overlap", "order"),
+        only=("processes", "redis", "weather"),
+    ),
+}
+
+
+def take_out(name: str) -> Breakage:
+    """Put one in, for the rest of this process."""
+    if name not in BREAKAGES:
+        raise SystemExit(f"simulate: no mend is called {name} (there are: {', '.join(sorted(BREAKAGES))})")
+    breakage = BREAKAGES[name]
+    sources: dict[Path, str] = {}
+    for change in breakage.changes:
+        path = ROOT / change.file
+        text = sources.get(path) or path.read_text("utf-8")
+        if text.count(change.old) != 1:
+            raise SystemExit(f"simulate: breakage {name}: {change.file} has its piece {text.count(change.old)} times")
+        sources[path] = text.replace(change.old, change.new)
+    python = {_module(path): (path, text) for path, text in sources.items() if path.suffix == ".py"}
+    if already := sorted(python.keys() & sys.modules.keys()):
+        raise SystemExit(f"simulate: breakage {name}: {already[0]} is imported already")
+    sys.meta_path.insert(0, _Finder(python))
+    scripts = {path.stem: text for path, text in sources.items() if path.suffix == ".lua"}
+    if scripts:
+        _replace_scripts(scripts)
+    return breakage
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def _replace_scripts(texts: dict[str, str]) -> None:
+    from fleet.state import scripts
+
+    read = scripts._read
+    scripts._read = lambda name: texts.get(name) or read(name)  # type: ignore[assignment]
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, sources: dict[str, tuple[Path, str]]) -> None:
+        self._sources = sources
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._sources:
+            return None
+        file, text = self._sources[fullname]
+        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, str(file), text))
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> Any:
+        return self.source_to_code(self._text.encode(), self.path)

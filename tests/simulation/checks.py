@@ -1,0 +1,247 @@
+"""What must hold at every moment, and what must be true in the end. The first that does not ends the run."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fleet.state import keys
+from fleet.state.keys import FleetKeys, OwnQueueKeys, PoolKeys, QueueKeys
+from tests.simulation.endpoint import Endpoints, Transfer
+from tests.simulation.loop import Loop, Process
+from tests.simulation.redis import RedisHost
+from tests.simulation.scenario import HOLDING, GroupPlan, MessagePlan, Scenario
+
+RATE_WINDOW_S = 60.0
+RATE_GRACE_S = 1.5
+"""A worker hears of a new limit with its next call. What it had sent by then is sent."""
+FLAPS = 5
+"""Revisions within half a minute in which nobody changed a configuration."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True)
+class Violation:
+    kind: str
+    text: str
+    at_s: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at_s:.3f} s: {self.text}"
+
+
+class Broken(Exception):
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(str(violation))
+        self.violation = violation
+
+
+class Excuses:
+    """What was done to the fleet that lets a promise end: its docs say which."""
+
+    def __init__(self) -> None:
+        self.forgot_s = -1e9
+        """When Redis last lost something, or its clock was stepped."""
+        self.ever_forgot = False
+        self.policies: dict[str, set[str]] = defaultdict(set)
+        self.moved: set[str] = set()
+        """Pools that were taken out of the configuration, or drained, for a while."""
+        self.configured_s = -1e9
+        self.rivals = 0
+        self.put_aside: set[str] = set()
+
+
+class Checks:
+    def __init__(
+        self, *, scenario: Scenario, loop: Loop, redis: RedisHost, endpoints: Endpoints, excuses: Excuses
+    ) -> None:
+        self.violation: Violation | None = None
+        self._scenario = scenario
+        self._loop = loop
+        self._redis = redis
+        self._endpoints = endpoints
+        self._excuses = excuses
+        self._open: dict[str, list[Transfer]] = defaultdict(list)
+        self._leases: dict[str, int] = {}
+        self._rate_since: dict[str, tuple[int, float]] = {}
+        self._started: dict[str, deque[float]] = defaultdict(deque)
+        self._revision = ""
+        self._revised: deque[float] = deque()
+        self._messages = {message.id: message for message in scenario.messages}
+        self._groups = {group.name: group for group in scenario.groups}
+        self._kind = {queue.name: queue.kind for queue in scenario.queues}
+        self._in_group: dict[tuple[str, bool], list[str]] = defaultdict(list)
+        """Messages of a group and tier, as their queue accepted them."""
+        self._place: dict[str, int] = {}
+        self.times_accepted: dict[str, int] = defaultdict(int)
+        self._invariants = redis.store.lua.execute(
+            "local f = loadstring(...) return f", Path(__file__).with_name("invariants.lua").read_text("utf-8")
+        )(redis.store.s)
+        self._known_keys = _Names()
+        endpoints.on_written = self.on_written
+        endpoints.on_over = self.on_over
+        endpoints.on_accepted = self.on_accepted
+        redis.after = self.after_redis
+
+    def broken(self, kind: str, text: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(kind, text, self._loop.now_s)
+
+    # State ------------------------------------------------------------------------------------------
+
+    def after_redis(self, process: Process | None, what: str) -> None:
+        for key in self._redis.store.take_created():
+            if not self._known_keys.has(key):
+                self.broken("key", f"{what} of {process} made the key {key}, which is of no family")
+        found = self._invariants()
+        if found is None:
+            return
+        problems, facts, revision, parked = _decode(found)
+        self._excuses.put_aside.update(parked)
+        if problems:
+            self.broken("state", f"after {what} of {process}: {'; '.join(problems[:5])}")
+        for code, leases, concurrency, rate in facts:
+            if concurrency and leases > max(int(concurrency), self._leases.get(code, 0)):
+                self.broken(
+                    "concurrency",
+                    f"{leases} leases in pool {code} of concurrency {concurrency} after {what} of {process}",
+                )
+            self._leases[code] = leases
+            limit = int(rate) if rate else 0
+            if self._rate_since.get(code, (0, 0.0))[0] != limit:
+                self._rate_since[code] = limit, self._loop.now_s
+        if revision and revision != self._revision:
+            self._revision = revision
+            self._on_revision()
+
+    def _on_revision(self) -> None:
+        now_s = self._loop.now_s
+        self._revised.append(now_s)
+        while self._revised[0] < now_s - 30.0:
+            self._revised.popleft()
+        calm = now_s - self._excuses.configured_s > 40.0 and now_s - self._excuses.forgot_s > 40.0
+        if calm and len(self._revised) > FLAPS:
+            self.broken("flapping", f"{len(self._revised)} revisions in 30 s, and nobody changed a configuration")
+
+    # Deliveries -------------------------------------------------------------------------------------
+
+    def on_written(self, transfer: Transfer) -> None:
+        now_s = self._loop.now_s
+        at_work = self._open[transfer.lane]
+        at_work[:] = [other for other in at_work if not (other.is_over or other.http.process.is_dead)]
+        for other in at_work:
+            process = other.http.process
+            was_stopped = process.is_stopped or process.stops > other.stops
+            if not was_stopped and self._excuses.forgot_s < other.posted_s:
+                self.broken(
+                    "overlap",
+                    f"{transfer.message_id} is sent by {transfer.http.process} under epoch {transfer.epoch} while"
+                    f" {process} delivers {other.message_id} of the same lane under epoch {other.epoch}",
+                )
+        at_work.append(transfer)
+        if transfer.attempt == 1:
+            self._count(transfer.pool, now_s)
+
+    def _count(self, pool: str, now_s: float) -> None:
+        started = self._started[pool]
+        started.append(now_s)
+        while started[0] <= now_s - RATE_WINDOW_S:
+            started.popleft()
+        limit, since_s = self._rate_since.get(pool, (0, 0.0))
+        since_s = max(since_s, self._excuses.forgot_s) + RATE_GRACE_S
+        if limit and sum(at_s > since_s for at_s in started) > limit:
+            self.broken("rate", f"pool {pool} of {limit} a minute began {limit + 1} deliveries in less than 60 s")
+
+    def on_over(self, transfer: Transfer) -> None:
+        at_work = self._open.get(transfer.lane)
+        if at_work and transfer in at_work:
+            at_work.remove(transfer)
+
+    def on_sent(self, message: MessagePlan) -> None:
+        """Its queue has it."""
+        before = self._in_group[message.group, message.is_high]
+        self._place[message.id] = len(before)
+        before.append(message.id)
+
+    def on_accepted(self, transfer: Transfer) -> None:
+        self.times_accepted[transfer.message_id] += 1
+        if self.times_accepted[transfer.message_id] > 1 or transfer.message_id not in self._messages:
+            return
+        message = self._messages[transfer.message_id]
+        group = self._groups[message.group]
+        if not self._promises_order(group):
+            return
+        for earlier in self._in_group[message.group, message.is_high][: self._place[message.id]]:
+            if not self._is_through(earlier):
+                self.broken(
+                    "order",
+                    f"{message.id} of group {group.name} ({self._kind[group.queue]}, pool {group.pool})"
+                    f" was accepted before {earlier}",
+                )
+                return
+
+    def _is_through(self, message_id: str) -> bool:
+        return (
+            self.times_accepted[message_id] > 0
+            or message_id in self._endpoints.rejected
+            or message_id in self._excuses.put_aside
+        )
+
+    def _promises_order(self, group: GroupPlan) -> bool:
+        policies = self._excuses.policies[group.pool]
+        if group.mode is not None:
+            policies = {{"IMMEDIATE": "none", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}[group.mode]}
+        if "skip" in policies or "none" in policies:
+            return False
+        kind = self._kind[group.queue]
+        if kind in HOLDING:
+            return True
+        # There only what waits in place is in order, and only for as long as Redis remembers it.
+        return (
+            kind in ("jetstream", "activemq")
+            and policies <= {"hold", "park"}
+            and not self._excuses.ever_forgot
+            and group.pool not in self._excuses.moved
+        )
+
+    # In the end -------------------------------------------------------------------------------------
+
+    def lost(self) -> list[str]:
+        return [m.id for m in self._scenario.messages if m.id in self._place and not self._is_through(m.id)]
+
+    def leftovers(self) -> list[str]:
+        return [
+            key
+            for key in self._redis.store.all_keys()
+            if not any(fnmatch.fnmatchcase(key, glob.replace("[", "[[]")) for glob in keys.FAMILIES)
+        ]
+
+
+class _Names:
+    """All names that `fleet/state/keys.py` can make."""
+
+    def __init__(self) -> None:
+        self._exact: set[str] = {str(value) for name, value in vars(FleetKeys).items() if not name.startswith("_")}
+        self._within = {"p": _parts(PoolKeys("?")), "q": _parts(QueueKeys("?")), "b": _parts(OwnQueueKeys("?"))}
+
+    def has(self, key: str) -> bool:
+        if key in self._exact or any(key.startswith(name) for name in self._exact if name.endswith(":")):
+            return True
+        tag, _, rest = key.partition("}:")
+        parts = self._within.get(tag[1:2], set()) if tag.startswith("{") and tag[2:3] == ":" else set()
+        return rest in parts or any(part.endswith(":") and rest.startswith(part) for part in parts)
+
+
+def _parts(family: object) -> set[str]:
+    made = {
+        str(getattr(family, name))
+        for name, member in vars(type(family)).items()
+        if isinstance(member, property) and not name.startswith("_")
+    }
+    made |= {family.outbox("")} if isinstance(family, PoolKeys) else set()
+    return {name.partition("}:")[2] for name in made}

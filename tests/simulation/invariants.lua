@@ -1,0 +1,93 @@
+-- invariants: what must hold in a pool after every script, and which keys there may be. Looks at what changed only.
+-- Gets the store (store.lua). Returns a function that answers as JSON: problems; `code leases concurrency rate` of each
+-- pool that changed; the revision in place if that changed; ids of messages that stand in an outbox as put aside.
+local S = ...
+local LISTS = { ['g:'] = true, ['h:'] = true }
+
+local function set_of(list)
+  local set, twice = {}, nil
+  if list then
+    for i = list.a, list.b do
+      if set[list.d[i]] then twice = list.d[i] end
+      set[list.d[i]] = true
+    end
+  end
+  return set, twice
+end
+
+local function check(code, problems, facts, parked)
+  local prefix = '{p:' .. code .. '}:'
+  local function get(name) return S.find(prefix .. name) end
+  local function wrong(text) problems[#problems + 1] = 'pool ' .. code .. ': ' .. text end
+  local ready, leases, later = get('ready'), get('leases'), get('later')
+  local owners, entries, high, settings = get('owners'), get('entries'), get('high'), get('settings')
+  local is_ready, twice = set_of(ready)
+  local is_leased, is_later = leases and leases.d or {}, later and later.d or {}
+  if twice then wrong('lane ' .. twice .. ' stands twice in ready') end
+
+  local lists, listed = {}, 0
+  for key in pairs(S.db) do
+    if key:sub(1, #prefix) == prefix then
+      local part = key:sub(#prefix + 1, #prefix + 2)
+      if LISTS[part] then
+        local list, lane = S.find(key), key:sub(#prefix + 3)
+        if list then
+          lists[lane] = true
+          listed = listed + list.n
+          for i = list.a, list.b do
+            if not (entries and entries.d[list.d[i]]) then wrong('lane ' .. lane .. ' lists what is no entry') end
+          end
+          if part == 'h:' and not (high and high.d[lane]) then wrong('lane ' .. lane .. ' is not marked as high') end
+        end
+      end
+    end
+  end
+  for lane in pairs(lists) do
+    local states = (is_ready[lane] and 1 or 0) + (is_leased[lane] and 1 or 0) + (is_later[lane] and 1 or 0)
+    if states ~= 1 then wrong('lane ' .. lane .. ' has messages and is in ' .. states .. ' of ready, leases and later') end
+  end
+  for lane in pairs(is_ready) do if not lists[lane] then wrong('lane ' .. lane .. ' is ready and has no messages') end end
+  for lane in pairs(is_later) do if not lists[lane] then wrong('lane ' .. lane .. ' waits and has no messages') end end
+  if listed ~= (entries and entries.n or 0) then
+    wrong((entries and entries.n or 0) .. ' entries, and ' .. listed .. ' of them in lanes')
+  end
+  for lane in pairs(is_leased) do
+    if not (owners and owners.d[lane]) then wrong('lane ' .. lane .. ' is leased by nobody') end
+  end
+  if owners then
+    for lane in pairs(owners.d) do if not is_leased[lane] then wrong('lane ' .. lane .. ' is owned and not leased') end end
+  end
+  if entries and not (settings and settings.d.concurrency) then wrong('it holds messages and has no settings') end
+  local outboxes = get('outboxes')
+  if outboxes then
+    for worker in pairs(outboxes.d) do
+      local outbox = get('o:' .. worker)
+      for _, record in pairs(outbox and outbox.d or {}) do
+        for id in record:gmatch('\31p{[^\30]-"messageId":"(.-)"') do parked[#parked + 1] = id end
+      end
+    end
+  end
+  facts[#facts + 1] = { code, leases and leases.n or 0, settings and settings.d.concurrency or '', settings and settings.d.rate or '' }
+end
+
+return function()
+  local pools, order, config = {}, {}, false
+  for key in pairs(S.dirty) do
+    local code = key:match('^{p:(.-)}:')
+    if code and not pools[code] then
+      pools[code] = true
+      order[#order + 1] = code
+    elseif key == '{fleet}:config' then
+      config = true
+    end
+  end
+  S.dirty = {}
+  if #order == 0 and not config then return nil end
+  table.sort(order)
+  local problems, facts, parked = {}, {}, {}
+  for _, code in ipairs(order) do check(code, problems, facts, parked) end
+  local found = config and S.find('{fleet}:config')
+  table.sort(problems)
+  table.sort(parked)
+  return S.answer({ problems, facts, found and found.d.revision or '', parked })
+end

@@ -1,0 +1,203 @@
+"""An asyncio event loop with virtual time, on which many processes live: kill or stop one at any of its awaits.
+
+Nothing waits: when nothing is ready the clock jumps to the next timer. A process is a context variable that its tasks
+and callbacks inherit; each callback is run, thrown away (its process was killed) or put by (its process is stopped).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import signal
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+SPIN = 300_000
+"""Callbacks at one moment of virtual time: more than this is a loop that waits for nothing."""
+
+
+class Livelock(Exception):
+    """The clock stands still, and something is always ready."""
+
+
+class Process:
+    """One process of the fleet, as an operating system knows it."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
+        self.is_dead = False
+        self.is_stopped = False
+        self.stops = 0
+        self.wall_offset_ms = 0.0
+        self.on_signal: dict[int, Callable[[], object]] = {}
+        self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self.put_by: deque[asyncio.Handle] = deque()
+        self.on_death: list[Callable[[], object]] = []
+        self.context = contextvars.Context()
+        self.context.run(PROCESS.set, self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Loop(asyncio.BaseEventLoop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.process: Process | None = None
+        """Whose callback runs now."""
+        self.outside = contextvars.Context()
+        self.errors: list[tuple[Process | None, dict[str, Any]]] = []
+        self.steps = 0
+        self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._count = 0
+        self._at_once = 0
+        self._kept: list[Any] = []
+        """Tasks of the dead: collected, they would run their `finally`, which no killed process does."""
+
+    # Time ---------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now_s + (delay if delay > 0 else 0.0), callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._count += 1
+        heapq.heappush(self._due, (when, self._count, timer))
+        return timer
+
+    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """As `call_later`, by nobody: it happens whatever becomes of the process that caused it."""
+        return self.call_at(self.now_s + delay_s, callback, *args, context=self.outside)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        if not ready:
+            self._jump(ready)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is not None:
+                if process.is_dead:
+                    self._kept.append(handle)
+                    continue
+                if process.is_stopped:
+                    process.put_by.append(handle)
+                    continue
+            self.process = process
+            self.steps += 1
+            handle._run()
+        self.process = None
+        self._at_once += 1
+        if self._at_once > SPIN:
+            raise Livelock("callbacks follow each other and no time passes")
+
+    def _jump(self, ready: deque[asyncio.Handle]) -> None:
+        due = self._due
+        while due and due[0][2]._cancelled:
+            heapq.heappop(due)
+        if not due:
+            raise Livelock("nothing is ready and nothing will be")
+        when = due[0][0]
+        if when > self.now_s:
+            self.now_s = when
+            self._at_once = 0
+        while due and due[0][0] <= when:
+            ready.append(heapq.heappop(due)[2])
+
+    # What an operating system does ------------------------------------------------------------------
+
+    def start(self, process: Process, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return process.context.run(self.create_task, main)
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL: nothing of it runs from here on, not even what it would do in the end."""
+        process.is_dead = True
+        self._kept.extend(process.put_by)
+        process.put_by.clear()
+        for tell in process.on_death:
+            tell()
+
+    def stop_process(self, process: Process) -> None:
+        """SIGSTOP: time goes on without it."""
+        process.is_stopped = True
+        process.stops += 1
+
+    def continue_process(self, process: Process) -> None:
+        process.is_stopped = False
+        self._ready.extend(process.put_by)  # type: ignore[attr-defined]
+        process.put_by.clear()
+
+    def terminate(self, process: Process) -> None:
+        """SIGTERM."""
+        handler = process.on_signal.get(signal.SIGTERM)
+        if handler is not None:
+            self.call_soon(handler, context=process.context)
+
+    # What asyncio asks of a loop --------------------------------------------------------------------
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        self._kept.append(task)
+        return task
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
+        assert self.process is not None
+        self.process.on_signal[sig] = lambda: callback(*args)
+
+    def set_exception_handler(self, handler: Any) -> None:
+        if self.process is not None:
+            self.process.on_error = handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        process = self.process
+        if process is not None and process.on_error is not None:
+            process.on_error(self, context)
+        else:
+            self.errors.append((process, context))
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.errors.append((self.process, context))
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """At once: there are no threads here."""
+        future = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            self.later(0.001, _resolve, future, result)
+        return future
+
+    def _process_events(self, event_list: Any) -> None:
+        raise AssertionError("there is no selector")
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)

@@ -1,0 +1,110 @@
+"""Redis in memory: `store.lua` in a LuaJIT, with the .lua files of the fleet running inside it as they are.
+
+fakeredis copies every argument and every answer between two languages; here a script and the data it works on are of
+one. Answers cross over as JSON, which both sides read and write quickly. Time stands still until somebody sets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from lupa.luajit21 import LuaRuntime
+from redis import exceptions
+
+from fleet.state.refusals import Parser
+
+_decode = msgspec.json.Decoder().decode
+MOST_ON_STACK = 4000
+_SOURCE = Path(__file__).with_name("store.lua")
+
+
+class Store:
+    """One Redis server: what it holds, and what it publishes."""
+
+    def __init__(self) -> None:
+        self.lua = LuaRuntime(encoding="utf-8", unpack_returned_tuples=True)
+        self.s: Any = self.lua.execute(_SOURCE.read_text("utf-8"))
+        self._evalsha: Any = self.s.evalsha
+        self._command: Any = self.s.command
+
+    def set_time_us(self, now_us: float) -> None:
+        self.s.now_us = now_us
+
+    def command(self, name: str, *arguments: str | int | float) -> Any:
+        """The answer as Redis would give it; what redis-py would raise is raised."""
+        ok, answer = self._command(name, *(_text(argument) for argument in arguments))
+        if not ok:
+            raise error_of(answer)
+        return _decode(answer)
+
+    def evalsha(self, digest: str, count: int, arguments: Sequence[Any]) -> Any:
+        texts = [_text(argument) for argument in arguments]
+        if len(texts) < MOST_ON_STACK:
+            ok, answer = self._evalsha(digest, count, *texts)
+        else:
+            ok, answer = self.s.evalsha_of_text(digest, count, "".join(f"{text}\0" for text in texts))
+        if not ok:
+            raise error_of(answer)
+        return _decode(answer)
+
+    def eval(self, source: str, count: int, arguments: Sequence[Any]) -> Any:
+        digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        if (problem := self.s.load(digest, source, "script")) is not None:
+            raise exceptions.ResponseError(str(problem))
+        return self.evalsha(digest, count, arguments)
+
+    def forget_scripts(self) -> None:
+        self.s.scripts = self.lua.table()
+
+    def take_published(self) -> list[tuple[str, str]]:
+        published = self.s.take_published()
+        return [(channel, message) for channel, message in _decode(published)] if published is not None else []
+
+    def take_created(self) -> list[str]:
+        created = self.s.take_created()
+        return _decode(created) if created is not None else []
+
+    def all_keys(self) -> list[str]:
+        return list(_decode(self.s.all_keys()))
+
+    def snapshot(self) -> Any:
+        return self.s.snapshot()
+
+    def restore(self, kept: Any) -> None:
+        self.s.restore(kept)
+
+    def wipe(self) -> None:
+        self.command("FLUSHALL")
+
+    @property
+    def full(self) -> bool:
+        return bool(self.s.full)
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self.s.full = full
+
+    @property
+    def readonly(self) -> bool:
+        return bool(self.s.readonly)
+
+    @readonly.setter
+    def readonly(self, readonly: bool) -> None:
+        self.s.readonly = readonly
+
+
+def error_of(text: str) -> Exception:
+    """As a connection of ours raises it."""
+    return Parser.parse_error(text)
+
+
+def _text(argument: Any) -> str:
+    if type(argument) is str:
+        return argument
+    if isinstance(argument, bytes):
+        return argument.decode()
+    return repr(argument) if isinstance(argument, float) else str(argument)

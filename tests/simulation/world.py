@@ -1,0 +1,402 @@
+"""One run of a scenario in one event loop, from the first process to an empty fleet or the first violation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import logging
+import random
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from fleet.clock import SystemClock
+from fleet.errors import FleetError
+from fleet.message import Message, encode
+from fleet.sources import sqlite_file
+from fleet.sources.base import Outgoing
+from fleet.sources.own import OwnPublisher
+from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.state.scripts import names, script
+from tests.simulation import clock, faults
+from tests.simulation.checks import Checks, Excuses, Violation
+from tests.simulation.endpoint import Endpoint, Endpoints
+from tests.simulation.fleet import Fleet
+from tests.simulation.loop import Livelock, Loop, Process
+from tests.simulation.network import Network, Weather
+from tests.simulation.redis import URL, RedisHost, SimulatedClient, know_scripts
+from tests.simulation.scenario import SENDING_S, FaultPlan, MessagePlan, Scenario
+from tests.simulation.sources.activemq import ActiveMqBroker
+from tests.simulation.sources.broker import Broker
+from tests.simulation.sources.jetstream import JetStreamBroker
+from tests.simulation.sources.sqs import SqsBroker
+
+LOOK_S = 0.5
+HEALTHY_WITHIN_S = 240.0
+"""After the last fault what goes to endpoints that are well is delivered, whatever becomes of the rest."""
+DRAINED_WITHIN_S = 420.0
+Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
+
+
+class World:
+    def __init__(self, scenario: Scenario, *, trace: Callable[[str], None] | None = None) -> None:
+        self.scenario = scenario
+        self._trace = trace
+        self._folder = tempfile.mkdtemp(prefix="fleet-simulation-", dir=_memory_folder())
+        self._chance = random.Random(scenario.seed ^ 0x5EED)
+        self.digest = 0
+        self.events = 0
+        self.loop = Loop()
+        self.network = Network(self.loop, random.Random(self._chance.getrandbits(64)))
+        self.network.on_call = self._on_call
+        self.redis = RedisHost(self.loop, self.network)
+        self.endpoints = Endpoints(self.loop, self.network, random.Random(self._chance.getrandbits(64)))
+        self.excuses = Excuses()
+        self.brokers = self._make_brokers()
+        self.extra_pools = 0
+        self.configs = {"main": self._first_config()}
+        self._make_endpoints()
+        self.checks = Checks(
+            scenario=scenario, loop=self.loop, redis=self.redis, endpoints=self.endpoints, excuses=self.excuses
+        )
+        self.fleet = Fleet(
+            scenario=scenario,
+            loop=self.loop,
+            network=self.network,
+            redis=self.redis,
+            endpoints=self.endpoints,
+            brokers=self.brokers,
+            config_of=self._config_of,
+            on_crash=self._on_crash,
+        )
+        self.producer = Process("producer", 1)
+        self._operators = 0
+        self._sent = 0
+        self._told: set[str] = set()
+        self._reconfigured()
+
+    # Set up -----------------------------------------------------------------------------------------
+
+    def _make_brokers(self) -> dict[str, Broker]:
+        made: dict[str, Broker] = {}
+        for queue in self.scenario.queues:
+            chance = random.Random(self._chance.getrandbits(64))
+            match queue.kind:
+                case "fifo" | "standard":
+                    made[queue.name] = SqsBroker(self.loop, queue.name, is_fifo=queue.kind == "fifo", chance=chance)
+                case "jetstream":
+                    made[queue.name] = JetStreamBroker(self.loop, queue.name)
+                case "activemq":
+                    made[queue.name] = ActiveMqBroker(self.loop, queue.name)
+                case _:
+                    pass
+        return made
+
+    @property
+    def has_own_queues(self) -> bool:
+        return any(queue.kind == "own" for queue in self.scenario.queues)
+
+    def _first_config(self) -> dict[str, Any]:
+        queues = [
+            {
+                "queueName": queue.name,
+                "queueUri": queue.uri.replace("%FOLDER%", self._folder),
+                "visibilityTimeout": queue.visibility_s,
+            }
+            for queue in self.scenario.queues
+        ]
+        return {"queues": queues, "processingPools": [pool.to_json() for pool in self.scenario.pools]}
+
+    def config_copy(self) -> dict[str, Any]:
+        return copy.deepcopy(self.configs["main"])
+
+    def _config_of(self, name: str) -> bytes:
+        return json.dumps(self.configs[name]).encode() if name in self.configs else b""
+
+    def _make_endpoints(self) -> None:
+        origin_of = {group.name: group.origin for group in self.scenario.groups}
+        for plan in self.scenario.endpoints:
+            self.endpoints.by_origin[plan.origin] = Endpoint(
+                plan.origin,
+                plan.fences,
+                plan.latency_s,
+                mood=plan.stays_sick or "well",  # type: ignore[arg-type]
+                natures={
+                    m.id: copy.copy(m.nature) for m in self.scenario.messages if origin_of[m.group] == plan.origin
+                },
+            )
+
+    # What faults do ---------------------------------------------------------------------------------
+
+    def until(self, after_s: float, end: Callable[[], object]) -> None:
+        self.loop.later(after_s, end)
+
+    def clears(self, weather: Weather) -> None:
+        if weather in self.network.weather:
+            self.network.weather.remove(weather)
+            if weather.is_cut and weather.process:
+                self.redis.break_subscriptions(weather.process)
+
+    def forgets(self) -> None:
+        """Redis has lost something, from here on."""
+        self.excuses.forgot_s = self.loop.now_s
+        self.excuses.ever_forgot = True
+
+    def recovers(self, endpoint: Endpoint) -> None:
+        plan = next(plan for plan in self.scenario.endpoints if plan.origin == endpoint.origin)
+        endpoint.mood = plan.stays_sick or "well"  # type: ignore[assignment]
+
+    def reconfigured(self) -> None:
+        self._reconfigured()
+
+    def _reconfigured(self) -> None:
+        self.excuses.configured_s = self.loop.now_s
+        for config in self.configs.values():
+            for pool in config["processingPools"]:
+                self.excuses.policies[pool["code"]].add(pool["onFailure"])
+
+    def operator(self, act: Operate, chance: random.Random, code: str) -> None:
+        """Somebody at a command line."""
+        self._operators += 1
+        process = Process(f"operator{self._operators}", 10 + self._operators)
+
+        async def operate() -> None:
+            with contextlib.suppress(FleetError):
+                await act(self, chance, SimulatedClient(self.network, self.redis, self.loop), code)
+
+        self.loop.start(process, operate()).add_done_callback(self._on_end_of_ours)
+
+    def _carry_out(self, fault: FaultPlan) -> None:
+        did = faults.CARRIED_OUT[fault.kind](self, fault.chance())
+        self.note("fault", f"{fault.number} {fault.kind}: {did}")
+
+    # What is written down -----------------------------------------------------------------------------
+
+    def note(self, who: str, what: str) -> None:
+        self.events += 1
+        self.digest = zlib.crc32(f"{self.loop.now_s:.6f} {who} {what}".encode(), self.digest)
+        if self._trace is not None:
+            self._trace(f"{self.loop.now_s:9.4f} {who:<13} {what}")
+
+    def _on_call(self, process: Process | None, what: str) -> None:
+        self.events += 1
+        self.digest = zlib.crc32(f"{self.loop.now_s:.6f} {process} {what}".encode(), self.digest)
+        if self._trace is not None and what not in _DULL:
+            self._trace(f"{self.loop.now_s:9.4f} {process!s:<13} {what}")
+
+    def _on_crash(self, process: Process, error: BaseException | None, text: str) -> None:
+        if error is None:
+            self.checks.broken("crash", f"{process} ended with an error")
+            return
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = (
+            f" in {where.tb_frame.f_code.co_filename.rpartition('/')[2]}:{where.tb_lineno}" if where is not None else ""
+        )
+        self.checks.broken("crash", f"{process} ended: {type(error).__name__}: {error}{place} ({text})")
+
+    # The run ------------------------------------------------------------------------------------------
+
+    def run(self) -> Violation | None:
+        try:
+            with (
+                clock.in_place(self.loop, random.Random(self._chance.getrandbits(64))),
+                self.fleet.in_place(),
+                self._logs(),
+            ):
+                know_scripts({script(name).digest: name for name in names()})
+                self.loop.run_until_complete(self.loop.create_task(self._history()))
+        except Livelock as error:
+            self.checks.broken("livelock", str(error))
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return self.checks.violation
+
+    async def _history(self) -> None:
+        self.fleet.begin()
+        for queue in self.scenario.queues:
+            self.loop.start(self.producer, self._send(queue.name)).add_done_callback(self._on_end_of_ours)
+        for fault in self.scenario.faults:
+            self.loop.later(fault.at_s, self._carry_out, fault)
+        await self._pass(SENDING_S)
+        if await self._is_over(lambda: False, 0.0):
+            return
+        faults.heal(self)
+        self.note("world", "heals")
+        for name in self.fleet.names():
+            process = self.fleet.process(name)
+            if process.is_stopped:
+                self.loop.continue_process(process)
+        if any(plan.stays_sick for plan in self.scenario.endpoints):
+            if await self._is_over(self._healthy_are_through, HEALTHY_WITHIN_S):
+                return
+            if not self._healthy_are_through():
+                self.checks.broken("starved", f"not delivered although their endpoints are well: {self._behind()}")
+                return
+            for endpoint in self.endpoints.by_origin.values():
+                endpoint.mood = "well"
+        if await self._is_over(self._is_drained, DRAINED_WITHIN_S):
+            return
+        if not self._is_drained():
+            self.checks.broken("stuck", f"{DRAINED_WITHIN_S:.0f} s after the last fault: {self._left()}")
+            return
+        await self._pass(3.0)
+        if self.checks.violation is None:
+            self._judge()
+
+    async def _pass(self, seconds: float) -> None:
+        """So much time, or until something is wrong."""
+        until_s = self.loop.now_s + seconds
+        while self.loop.now_s < until_s and self.checks.violation is None:
+            await asyncio.sleep(min(LOOK_S, until_s - self.loop.now_s))
+
+    async def _is_over(self, done: Callable[[], bool], within_s: float) -> bool:
+        """Wait; whether something is wrong."""
+        until_s = self.loop.now_s + within_s
+        while self.loop.now_s < until_s and self.checks.violation is None and not done():
+            await asyncio.sleep(LOOK_S)
+        return self.checks.violation is not None
+
+    def _judge(self) -> None:
+        if lost := self.checks.lost():
+            self.checks.broken("lost", ", ".join(lost[:20]))
+        if left := self.checks.leftovers():
+            self.checks.broken("leftovers", ", ".join(left[:20]))
+
+    def _on_end_of_ours(self, task: asyncio.Task[Any]) -> None:
+        if (error := task.exception()) is not None:
+            self.checks.broken("harness", f"{type(error).__name__}: {error}")
+
+    # Sending ------------------------------------------------------------------------------------------
+
+    async def _send(self, queue: str) -> None:
+        publish = await self._publisher(queue)
+        groups = {group.name: group for group in self.scenario.groups if group.queue == queue}
+        for message in self.scenario.messages:
+            if message.group in groups:
+                await asyncio.sleep(max(0.0, message.at_s - self.loop.now_s))
+                group = groups[message.group]
+                body = encode(
+                    Message(
+                        id=message.id,
+                        mediation_target=f"{group.origin}/{message.id}",
+                        pool_code=group.pool,
+                        message_group_id=message.group,
+                        high_priority=message.is_high,
+                        dispatch_mode=group.mode,  # type: ignore[arg-type]
+                    )
+                )
+                await self._until_sent(publish, message, body)
+
+    async def _until_sent(
+        self, publish: Callable[[str, str, bytes], Coroutine[Any, Any, None]], message: MessagePlan, body: bytes
+    ) -> None:
+        self.checks.on_sent(message)  # before: it may be delivered before its producer hears that it was taken
+        while True:
+            try:
+                await publish(message.id, message.group, body)
+            except FleetError:
+                await asyncio.sleep(0.5)
+                continue
+            self._sent += 1
+            return
+
+    async def _publisher(self, queue: str) -> Callable[[str, str, bytes], Coroutine[Any, Any, None]]:
+        plan = next(plan for plan in self.scenario.queues if plan.name == queue)
+        if plan.kind in ("sqlite", "own"):
+            publisher: SqlitePublisher | OwnPublisher
+            if plan.kind == "sqlite":
+                address = sqlite_file.parse_address(plan.uri.replace("%FOLDER%", self._folder))
+                publisher = SqlitePublisher(path=address.path, queue=address.queue, clock=SystemClock())
+                await publisher.open()
+            else:
+                publisher = OwnPublisher(queue=queue, redis_url=URL)
+                publisher.attach(SimulatedClient(self.network, self.redis, self.loop))
+
+            async def publish(id_: str, group: str, body: bytes) -> None:
+                (refused,) = await publisher.publish([Outgoing(id_, body, group)])
+                if refused is not None:
+                    raise FleetError(refused)
+
+            return publish
+        broker = self.brokers[queue]
+
+        async def store(id_: str, group: str, body: bytes) -> None:
+            broker.publish(group, body)
+
+        return store
+
+    # Where it stands ------------------------------------------------------------------------------------
+
+    def _all_sent(self) -> bool:
+        return self._sent == len(self.scenario.messages)
+
+    def _is_drained(self) -> bool:
+        if not self._all_sent() or any(broker.left for broker in self.brokers.values()):
+            return False
+        waiting = ("entries", "leases", "outboxes", "tracked", "settled", "bodies", "apps")
+        keys = self.redis.store.all_keys()
+        if any(key.endswith(f"}}:{name}") for key in keys for name in waiting):
+            return False
+        return not self.checks.lost()
+
+    def _healthy_are_through(self) -> bool:
+        return self._all_sent() and not self._behind()
+
+    def _behind(self) -> list[str]:
+        sick = {plan.origin for plan in self.scenario.endpoints if plan.stays_sick}
+        ill = {group.name for group in self.scenario.groups if group.origin in sick}
+        lost = set(self.checks.lost())
+        return [message.id for message in self.scenario.messages if message.id in lost and message.group not in ill]
+
+    def _left(self) -> str:
+        at_sources = {name: broker.left for name, broker in self.brokers.items() if broker.left}
+        keys = [key for key in self.redis.store.all_keys() if not key.startswith("{fleet}")]
+        return (
+            f"sent {self._sent}, undelivered {self.checks.lost()[:10]}, at sources {at_sources}, in Redis {keys[:30]}"
+        )
+
+    @contextlib.contextmanager
+    def _logs(self) -> Iterator[None]:
+        """Of the fleet nothing is logged but why it ends, unless there is a trace to hold it."""
+        logger, level = logging.getLogger("fleet"), logging.getLogger("fleet").level
+        handler = _TraceHandler(self) if self._trace is not None else None
+        logger.propagate, was = False, logger.propagate
+        logger.setLevel(logging.INFO if handler is not None else logging.ERROR)
+        if handler is not None:
+            logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.propagate = was
+            logger.setLevel(level)
+            if handler is not None:
+                logger.removeHandler(handler)
+
+
+_DULL = frozenset({"beat", "tally", "TIME", "INFO", "HGET"})
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        world = self._world
+        if world._trace is not None:
+            world._trace(
+                f"{world.loop.now_s:9.4f} {world.loop.process!s:<13} LOG {record.levelname} {record.getMessage()}"
+            )
+
+
+def _memory_folder() -> str | None:
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage("/dev/shm").free > 1 << 28:
+            return "/dev/shm"
+    return None
