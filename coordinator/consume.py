@@ -9,9 +9,11 @@ from collections import Counter
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
 from coordinator.directory import Directory
+from coordinator.extend import Extender, OwnedQueue
 from coordinator.hand_back import hand_back
+from coordinator.phantoms import Patrol
 from coordinator.room import Rooms
-from coordinator.takeover import drop, lost_of, take_over
+from coordinator.takeover import take_over
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import Clock
@@ -19,11 +21,10 @@ from fleet.config import QueueConfig
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.nouns import number
 from fleet.sources.base import Asking, Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE
-from fleet.state.queue import Queue, Tracked
+from fleet.state.queue import Tracked
 from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet.coordinator")
@@ -35,9 +36,6 @@ POLL_WAIT_MS = 1000
 """Short, so that a lost lease or a stop is seen soon; a source that can waits for its first message."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.2, 5.0
 STUCK_MS = 60_000.0
-PHANTOMS_EVERY_S = 60.0
-PENDING_DELETE_MS = 14 * 24 * 3600 * 1000
-"""How long a message that was acked under an expired handle is remembered: no source keeps one for longer."""
 REMEMBERED = 5000
 """Messages whose pools are remembered, to tell the next batch's."""
 _DRAIN_LOOK_S = 0.5
@@ -74,7 +72,7 @@ class Consumer:
         self._directory = directory
         self._fed: Counter[str] = Counter()
         """How many messages of late went to each pool; what is older counts less and less."""
-        self._queue = Queue(client, config.name, epoch=lease.epoch)
+        self._queue = OwnedQueue(client, config.name, epoch=lease.epoch, clock=clock)
         self._draining = draining
         self.drained = False
         self.in_disorder = False
@@ -94,20 +92,26 @@ class Consumer:
             counts=self.counts,
         )
         self.acknowledger = Acknowledger(queue=self._queue, source=source, lease=lease, counts=self.counts)
+        self._extender = Extender(
+            queue=self._queue, source=source, clock=clock, counts=self.counts, ours=self._ours, rest=self._rest
+        )
+        self._patrol = Patrol(
+            client=client,
+            queue=self._queue,
+            source=source,
+            clock=clock,
+            alarms=alarms,
+            ours=self._ours,
+            rest=self._rest,
+        )
 
     async def run(self) -> None:
         """Until stopped, or until an error says that the queue is not ours any more."""
-        dropped = await take_over(
-            client=self._client,
-            registry=self._registry,
-            queue=self._queue,
-            source=self._source,
-            on_fed=lambda code: self._fed.update({code: 1}),
-        )
+        dropped = await self._take_over()
         out_of_order = not self._draining and await self._was_left_in_disorder(dropped)
         self._alive_ms = self._clock.boot_ms()
         work = self._drain() if self._draining else self._poll_when_quiet(out_of_order)
-        duties = (self.acknowledger.run(), work, self._extend(), self._find_phantoms())
+        duties = (self.acknowledger.run(), work, self._extender.run(), self._patrol.run())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
@@ -124,6 +128,18 @@ class Consumer:
         errors = [error for step in steps if not step.cancelled() and (error := step.exception()) is not None]
         if errors:
             raise errors[0]
+
+    async def _take_over(self) -> int:
+        redis_ms = await self._registry.clock_ms()
+        found: list[tuple[int, str]] = []
+
+        def note(page: list[Tracked]) -> None:
+            found.extend((tracked.tracked_ms, tracked.broker_id) for tracked in page)
+            self._fed.update({tracked.pool for tracked in page})
+
+        dropped = await take_over(client=self._client, queue=self._queue, source=self._source, on_tracked=note)
+        self._queue.inherit(found, redis_ms)
+        return dropped
 
     def stop(self) -> None:
         """Poll no more; what has begun is finished. Nothing is cancelled in the middle of a call to Redis."""
@@ -224,60 +240,6 @@ class Consumer:
     async def _give_back(self, batch: list[Received]) -> None:
         """We were stopped while polling, and the queue may be somebody else's: show it all again."""
         await self._source.nack([(Held(r.broker_id, r.handle), 0) for r in batch])
-
-    async def _extend(self) -> None:
-        """Keep invisible what is still under way, so that it is not redelivered meanwhile.
-
-        What is tracked is looked through four times in a visibility timeout, rather than noted message by message:
-        nearly all of it is gone by then, and what Redis tracks the pools bound.
-        """
-        every_ms = self._source.visibility_ms / 4
-        extended_at: dict[str, float] = {}
-        while self._ours():
-            await self._rest(every_ms / 1000)
-            now_ms = await self._registry.clock_ms()
-            still: dict[str, float] = {}
-            async for page in self._queue.all_tracked():
-                aged = [t for t in page if now_ms - extended_at.get(t.broker_id, t.tracked_ms) >= every_ms]
-                due = [t for t in aged if t.state != "a"]
-                still |= {t.broker_id: extended_at[t.broker_id] for t in page if t.broker_id in extended_at}
-                if not aged or not self._ours():
-                    continue
-                try:
-                    await self._ack_again([t for t in aged if t.state == "a"])
-                    await self._source.extend([Held(t.broker_id, t.handle) for t in due], self._source.visibility_ms)
-                    still |= {t.broker_id: now_ms for t in due}
-                except SourceUnavailable as error:
-                    log.warning("%s: %d messages may be redelivered while they are under way", error, len(due))
-            extended_at = still
-
-    async def _ack_again(self, settled: list[Tracked]) -> None:
-        """Of a handle that had expired the source may say meanwhile that its message is gone; then it can go here."""
-        if settled:
-            gone = await self._source.ack([Held(t.broker_id, t.handle) for t in settled])
-            over = [(t.broker_id, t.token) for t, ok in zip(settled, gone, strict=True) if ok]
-            if over:
-                self.counts["acked"] += len(await self._queue.untrack(over))
-
-    async def _find_phantoms(self) -> None:
-        """Drop what is tracked and stands nowhere: it would swallow its own redeliveries."""
-        while self._ours():
-            await self._rest(PHANTOMS_EVERY_S)
-            if not self._ours():
-                return
-            # One that was tracked just now may be on its way to its pool.
-            before_ms = await self._registry.clock_ms() - PHANTOMS_EVERY_S * 1000
-            kept_from_ms = before_ms - PENDING_DELETE_MS
-            found = 0
-            async for page in self._queue.all_tracked():
-                old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
-                found += await drop(self._queue, self._source, await lost_of(self._client, self._queue, old))
-                forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
-                if forgotten:
-                    await self._queue.untrack(forgotten)
-            if found:
-                text = f"{number(found, 'message')} of {self.config.name} tracked and in no pool"
-                self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
 
     async def _drain(self) -> None:
         """Of a queue that is configured no more: acknowledge what was taken from it, then end."""

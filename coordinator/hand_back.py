@@ -14,7 +14,6 @@ from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
-from fleet.state.registry import Registry
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -29,7 +28,7 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
     errors: list[str] = []
     try:
         async with asyncio.timeout(WITHIN_S):
-            for code in sorted(await Registry(client).pools()):
+            for code in sorted(await _pools_of(queue)):
                 try:
                     handed += await _from_pool(Pool(client, code), queue, source)
                 except SourceError as error:
@@ -45,9 +44,17 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
     return handed
 
 
+async def _pools_of(queue: Queue) -> set[str]:
+    """Those that something is tracked for: no other holds any of it."""
+    codes: set[str] = set()
+    async for page in queue.all_tracked():
+        codes |= {tracked.pool for tracked in page}
+    return codes
+
+
 async def _from_pool(pool: Pool, queue: Queue, source: Source) -> int:
     handed = 0
-    while recalled := await pool.recall(queue.name, MOST):
+    async for recalled in pool.recall(queue.name, MOST):
         records = await queue.tracked([broker_id for broker_id, _ in recalled])
         handles = {t.broker_id: t.handle for t in records if t is not None}
         gone = await queue.untrack(recalled, only_unsettled=True)

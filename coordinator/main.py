@@ -112,7 +112,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
         # What looks after the fleet first: it would mend what we are taking apart.
         await watch.stop()
         # Gone from the registry first: the others count their share without us when the leases come free.
-        await heartbeat.leave()
+        await heartbeat.withdraw()
         await lead.stop()
         await life.cancel()
         await heartbeat.leave()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fleet import failpoint
 from fleet.errors import Fenced
@@ -11,34 +12,38 @@ from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue, Tracked
-from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
+
+_AT_ONCE = 32
+"""Pools fenced side by side: each call takes a connection."""
 
 
 async def take_over(
     *,
     client: Client,
-    registry: Registry,
     queue: Queue,
     source: Source,
-    on_fed: Callable[[str], None],
+    on_tracked: Callable[[list[Tracked]], None] = lambda _: None,
 ) -> int:
     """Returns how many tracked messages no pool held: they were dropped and come back from the source.
 
-    `on_fed` is told each pool that holds messages of this queue.
+    `on_tracked` is told what is tracked, page by page.
+
+    Only pools that something is tracked for are fenced, however many others there are. That is enough: an older owner
+    submits nothing that it has not tracked before, under the name of the pool that it goes to, and forgets it again
+    only after that call has ended. Since we have the lease it tracks nothing more. So whatever it still may send, now
+    or when it wakes in an hour, names a pool that we find here; and what we fence stays fenced for our own followers,
+    who may find nothing there any more.
     """
     # Tracking is refused to older owners since we have the lease; submitting not before this.
     failpoint.hit("owned")
-    codes = await registry.pools()
+    codes: set[str] = set()
     async for page in queue.all_tracked():
-        for code in {tracked.pool for tracked in page}:
-            on_fed(code)
-            codes.add(code)
-    for code in sorted(codes):
-        if not await Pool(client, code).fence(queue.name, queue.epoch):
-            raise Fenced(f"queue {queue.name} has another owner")
+        on_tracked(page)
+        codes |= {tracked.pool for tracked in page}
+    await _fence(client, queue, sorted(codes))
     failpoint.hit("fenced-pools")
     lost: list[Tracked] = []
     async for page in queue.all_tracked():
@@ -47,6 +52,13 @@ async def take_over(
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
     return dropped
+
+
+async def _fence(client: Client, queue: Queue, codes: Sequence[str]) -> None:
+    for first in range(0, len(codes), _AT_ONCE):
+        part = codes[first : first + _AT_ONCE]
+        if not all(await asyncio.gather(*(Pool(client, code).fence(queue.name, queue.epoch) for code in part))):
+            raise Fenced(f"queue {queue.name} has another owner")
 
 
 async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tracked]:

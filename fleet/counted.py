@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from fleet.counters import Counts, Key
 from fleet.metrics import Exposition, Histogram
-from fleet.state.totals import Counter as Counted
 
 HISTOGRAMS = {
     "delivery": ("fleet_delivery_seconds", "pool", "How long a delivery took."),
     "wait": ("fleet_wait_seconds", "pool", "From queued to claimed."),
     "redis_call": ("fleet_redis_call_seconds", "script", "How long a script call took, seen by its caller."),
 }
-"""What a heartbeat's `histograms` may hold → the metric, its label, what it says."""
+"""What is counted as a histogram → the metric, its label, what it says."""
 _QUEUES = {
     "received": "Messages taken from the queue.",
     "acked": "Messages acknowledged at the queue.",
@@ -41,13 +41,14 @@ _NO_OUTCOME = ("ms", _RATE_LIMITED)
 
 def add_counted(
     page: Exposition,
-    counted: Mapping[Counted, int],
+    counted: Mapping[Key, Counts],
     *,
     pools: Collection[str] | None = None,
     queues: Collection[str] | None = None,
 ) -> None:
     """`pools`, `queues`: those that there are. Labels have an end: what is gone is not shown, whatever was counted."""
-    by_pool, by_queue, lost = _by_label(counted, "pool"), _by_label(counted, "queue"), Counter[str]()
+    of_kind = _by_kind(counted)
+    by_pool, by_queue, lost = of_kind("pool"), of_kind("queue"), Counter[str]()
     pools = sorted(by_pool if pools is None else pools)
     queues = sorted(by_queue if queues is None else queues)
     outcomes = [
@@ -60,19 +61,19 @@ def add_counted(
     limited = [({"pool": code}, by_pool.get(code, {}).get(_RATE_LIMITED, 0)) for code in pools]
     page.family("fleet_pool_rate_limited_total", "counter", "Groups that had to wait for the rate limit.", limited)
     for name, (metric, label, about) in HISTOGRAMS.items():
-        found = {of: Histogram.from_places(_places(values)) for of, values in _by_label(counted, name).items()}
+        found = {of: Histogram.of(counts) for of, counts in of_kind(name).items()}
         shown = sorted(found if label != "pool" else found.keys() & set(pools))
         page.family(metric, "histogram", about, [({label: of}, found[of]) for of in shown])
     for name, about in _QUEUES.items():
         samples = [({"queue": queue}, by_queue.get(queue, {}).get(name, 0)) for queue in queues]
         page.family(f"fleet_queue_{name}_total", "counter", about, samples)
-    for of_role in _by_label(counted, "process").values():
+    for of_role in of_kind("process").values():
         lost.update({kind: of_role.get(name, 0) for name, kind in _LEASES.items()})
     page.family(
         "fleet_leases_lost_total", "counter", "Leases that ended against their holder's will.",
         [({"kind": kind}, lost[kind]) for kind in _LEASES.values()],
     )  # fmt: skip
-    of_process = _by_label(counted, "process")
+    of_process = of_kind("process")
     for begins, (metric, label, about) in _JOBS.items():
         jobs = [
             ({label: name.partition(".")[2]}, value)
@@ -85,13 +86,8 @@ def add_counted(
         page.family(f"fleet_feed_{name}_total", "counter", about, [({}, fed[name])] if name in fed else [])
 
 
-def _by_label(counted: Mapping[Counted, int], kind: str) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for (of_kind, label, name), value in counted.items():
-        if of_kind == kind:
-            found.setdefault(label, {})[name] = value
-    return found
-
-
-def _places(values: Mapping[str, int]) -> dict[int, int]:
-    return {int(place): value for place, value in values.items()}
+def _by_kind(counted: Mapping[Key, Counts]) -> Callable[[str], dict[str, Counts]]:
+    found: dict[str, dict[str, Counts]] = {}
+    for (kind, label), counts in counted.items():
+        found.setdefault(kind, {})[label] = counts
+    return lambda kind: found.get(kind, {})

@@ -8,6 +8,8 @@ from typing import Any
 from fleet.explanation import Explanation, at
 from fleet.state.groups import GroupView
 
+MOST_TOLD = 200
+"""Slow deliveries that a worker tells of in its heartbeat, which has an end however many there are."""
 _HEARD_OF_AFTER = "two seconds"
 """A worker tells what has lasted a second, in a heartbeat each second."""
 
@@ -28,7 +30,10 @@ def processing(
     told = next((one for one in record.get("deliveries", ()) if _is_of(one, code, view)), None)
     if told is None:
         timeout_ms = int(record.get("httpTimeoutMs", 0))
-        details.append(f"It began within the last {_HEARD_OF_AFTER}; an attempt lasts {timeout_ms / 1000:g} s at most.")
+        began = f"began within the last {_HEARD_OF_AFTER}"
+        if len(record.get("deliveries", ())) >= MOST_TOLD:
+            began += f", or is not among the {MOST_TOLD} longest that its worker tells of"
+        details.append(f"It {began}; an attempt lasts {timeout_ms / 1000:g} s at most.")
         waits_for = f"its endpoint to answer worker {worker}, or the HTTP timeout of that worker"
         return Explanation(subject, "PROCESSING", waits_for, now_ms + timeout_ms, details)
     attempt, of, until_ms = told["attempt"], told["of"], told["until"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 """Upper bounds, the same everywhere: only equal buckets can be summed up over processes and releases."""
+PLACES = tuple(str(place) for place in range(len(BOUNDS_S) + 1))
+"""What the counts of a histogram's buckets are called; the last is for what is above all bounds."""
+SUM_US = str(len(BOUNDS_S) + 1)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -26,49 +29,17 @@ class Histogram:
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_us += round(seconds * 1e6)
 
-    def merge(self, other: Histogram) -> None:
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
-        self.sum_us += other.sum_us
-
     @property
     def count(self) -> int:
         return sum(self.counts)
 
-    def to_list(self) -> list[int]:
-        """As a heartbeat carries it: a number for each bucket, those above the last bound, the sum in us."""
-        return [*self.counts, self.sum_us]
-
     @staticmethod
-    def from_list(values: Sequence[int]) -> Histogram:
+    def of(counts: Mapping[str, int]) -> Histogram:
+        """As `fleet/counters.py` counts one: by the places of its buckets, those that are not 0, and the sum in us."""
         found = Histogram()
-        if len(values) != len(BOUNDS_S) + 2:
-            raise ValueError(f"a histogram has {len(BOUNDS_S) + 2} numbers, not {len(values)}")
-        found.counts, found.sum_us = list(values[:-1]), values[-1]
+        found.counts = [counts.get(place, 0) for place in PLACES]
+        found.sum_us = counts.get(SUM_US, 0)
         return found
-
-    @staticmethod
-    def from_places(values: Mapping[int, int]) -> Histogram:
-        """Of the places of such a list that are not 0."""
-        return Histogram.from_list([values.get(place, 0) for place in range(len(BOUNDS_S) + 2)])
-
-
-class Histograms:
-    """One process's, by what they measure and by label, as a heartbeat's `histograms` carries them."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, dict[str, Histogram]] = {}
-
-    def observe(self, name: str, label: str, seconds: float) -> None:
-        labels = self._of.get(name)
-        if labels is None:
-            labels = self._of[name] = {}
-        found = labels.get(label)
-        if found is None:
-            found = labels[label] = Histogram()
-        found.observe(seconds)
-
-    def to_json(self) -> dict[str, dict[str, list[int]]]:
-        return {name: {label: one.to_list() for label, one in labels.items()} for name, labels in self._of.items()}
 
 
 class Exposition:

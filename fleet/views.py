@@ -69,8 +69,8 @@ def workers_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         if record.get("role") != "worker":
             continue
-        totals = record.get("totals", {}).values()
-        done, failed = sum(t.get("SUCCESS", 0) for t in totals), sum(map(_failed, totals))
+        outcomes = record.get("outcomes", {})
+        done, failed = outcomes.get("SUCCESS", 0), _failed(outcomes)
         seconds = observe.age_s(str(record.get("startedAt", "")))
         rows.append(
             {

@@ -18,6 +18,7 @@ from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from fleet.clock import SystemClock
+from fleet.counters import Counters
 from fleet.errors import Fenced, FleetError, StateError
 from fleet.lease import Lease
 from fleet.sources import own
@@ -27,7 +28,7 @@ from fleet.state.connect import Client, connect
 from fleet.state.keys import FleetKeys
 from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
-from fleet.state.totals import Counter, Tally
+from fleet.state.totals import Tally
 from fleet.state.tracked import which_are_tracked
 from spark.aside import begun
 from spark.sources.send import PRODUCER, is_own
@@ -52,6 +53,7 @@ class Line:
         self._thread = threading.Thread(target=self._loop.run_forever, name="line-to-redis", daemon=True)
         self._client: Client | None = None
         self._lease: Lease | None = None
+        self._counters = Counters()
         self._tally: Tally | None = None
 
     def __enter__(self) -> Line:
@@ -62,7 +64,7 @@ class Line:
             self._end_thread()
             raise
         owner = f"feed-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-        self._tally = Tally(self._client, owner)
+        self._tally = Tally(self._client, owner, self._counters)
         self._lease = Lease(
             client=self._client, key=FleetKeys.feed, owner=owner, ttl_ms=self._ttl_ms, clock=SystemClock()
         )
@@ -175,11 +177,12 @@ class Line:
     def tell(self, counts: Mapping[str, int]) -> None:
         """What this driver has done since its start, into the fleet's totals. Nothing waits for it to be known."""
         with contextlib.suppress(StateError):
-            self._ask(self._tell({("process", "feed", name): count for name, count in counts.items()}))
+            self._ask(self._tell(counts))
 
-    async def _tell(self, counted: Mapping[Counter, int]) -> None:
+    async def _tell(self, counts: Mapping[str, int]) -> None:
         assert self._tally is not None
-        await self._tally.add(counted, now_ms=time.monotonic() * 1000)
+        self._counters.put("process", "feed", counts)
+        await self._tally.tell_all(now_ms=time.monotonic() * 1000)
 
     def tracked(self, ids: Sequence[str]) -> set[str]:
         """Which of them a router has in hand."""
@@ -206,6 +209,9 @@ class Line:
         if self._lease is not None:
             with contextlib.suppress(StateError):
                 await self._lease.release()
+        if self._tally is not None:
+            with contextlib.suppress(StateError):
+                await self._tally.leave(now_ms=time.monotonic() * 1000)
         if self._client is not None:
             await self._client.aclose()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fleet.explain_delivery import MOST_TOLD
 from workers.claim import GroupLease
 
 SLOW_MS = 1000.0
-MOST = 1000
+MOST = MOST_TOLD
 
 
 def slow_deliveries(

@@ -11,11 +11,11 @@ from typing import Any, assert_never
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.counters import Counters
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
-from fleet.metrics import Histograms
 from fleet.nouns import number
 from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallable, Unreachable
 from fleet.process import Life
@@ -104,8 +104,11 @@ class Worker:
         self._look = asyncio.Event()
         self._away: str | None = None
         self._stopping = False
-        self.outcomes: dict[str, Counter[str]] = {}
-        self.histograms = Histograms()
+        self.outcomes: Counter[str] = Counter()
+        """Over all pools; `counters` has them by pool."""
+        self.counters = Counters()
+        self._holding: dict[PoolLink, None] = {}
+        """Pools that we hold leases in, or did when we looked last: all have ten thousand links, few have leases."""
 
     # Seats: the leases this process may hold, over all pools --------------------------------------
 
@@ -166,7 +169,7 @@ class Worker:
     def describe(self) -> dict[str, Any]:
         """What the heartbeat says of us."""
         slow = slow_deliveries(
-            (lease for link in self._links.values() for lease in link.leases.values()),
+            (lease for link in self._links_with_leases() for lease in link.leases.values()),
             boot_ms=self._clock.boot_ms(),
             wall_ms=self._clock.wall_ms(),
             timeout_ms=self._timeout_ms,
@@ -176,12 +179,16 @@ class Worker:
             "deliveries": slow,
             "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
-            "inFlight": sum(len(link.leases) for link in self._links.values()),
+            "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
             "redisAvailable": self._away is None,
-            "totals": {code: dict(counts) for code, counts in self.outcomes.items()},
+            "outcomes": dict(self.outcomes),
             "counts": dict(self._reporter.counts),
-            "histograms": self.histograms.to_json(),
         }
+
+    def _links_with_leases(self) -> list[PoolLink]:
+        for link in [link for link in self._holding if not link.leases]:
+            del self._holding[link]
+        return list(self._holding)
 
     # Pools ----------------------------------------------------------------------------------------
 
@@ -275,26 +282,22 @@ class Worker:
 
     def _on_claimed(self, lease: GroupLease) -> None:
         now_ms, link = self._clock.wall_ms(), lease.link
+        self._holding[link] = None
         for entry in lease.entries:
-            self.histograms.observe("wait", link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
+            self.counters.observe("wait", link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
 
     def _on_rate_waits(self, code: str, groups: int) -> None:
-        self._counts_of(code)["RATE_LIMITED"] += groups
-
-    def _counts_of(self, code: str) -> Counter[str]:
-        counts = self.outcomes.get(code)
-        if counts is None:
-            counts = self.outcomes[code] = Counter()
-        return counts
+        self.counters.add("pool", code, "RATE_LIMITED", groups)
 
     # Outcomes -------------------------------------------------------------------------------------
 
     def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
-        counts = self._counts_of(lease.link.pool.code)
-        counts[name_of(outcome)] += 1
+        code, name = lease.link.pool.code, name_of(outcome)
+        self.outcomes[name] += 1
+        self.counters.add("pool", code, name)
         if not isinstance(outcome, NotSent):
-            counts["ms"] += round(seconds * 1000)
-            self.histograms.observe("delivery", lease.link.pool.code, seconds)
+            self.counters.add("pool", code, "ms", round(seconds * 1000))
+            self.counters.observe("delivery", code, seconds)
         if isinstance(outcome, Failed | Unreachable | NotSent):
             self._complaints.add(lease.link.pool.code, lease.entry.message_id, outcome.reason)
             if isinstance(outcome, NotSent) and outcome.warn:

@@ -13,7 +13,7 @@ from fleet.server.depths import Depths
 from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.state.totals import forget, totals
+from fleet.state.totals import forget, labels, totals
 from fleet.state.warnings import Warnings
 
 _POOL_KINDS = frozenset({"pool", *(kind for kind, (_, label, _) in HISTOGRAMS.items() if label == "pool")})
@@ -107,13 +107,12 @@ async def forget_what_is_gone(client: Client) -> None:
     """Totals of pools and queues that nobody has any more."""
     registry = Registry(client)
     # First what was counted: a pool that is new in between is none that is gone.
-    counted = await totals(client)
+    counted = {kind: await labels(client, kind) for kind in (*_POOL_KINDS, "queue")}
     pools = await registry.pools()
     queues = await registry.queues()
     queues_known = set(queues) | {queue.name for queue in (await views.configuration(client))[1].queues}
     if not pools:
         # Redis is new, or wiped: the syncer will be back.
         return
-    gone = [c for c in counted if c[0] in _POOL_KINDS and c[1] not in pools]
-    gone += [c for c in counted if c[0] == "queue" and c[1] not in queues_known]
-    await forget(client, gone)
+    for kind, found in counted.items():
+        await forget(client, kind, found - (queues_known if kind == "queue" else pools))

@@ -202,10 +202,10 @@ class FleetKeys:
     warning_times = "{fleet}:warning_times"
     warning_kinds = "{fleet}:warning_kinds"
     """Which warning counts what comes again: the one of its kind that nobody has acknowledged."""
-    totals = "{fleet}:totals"
-    """What all processes ever counted, those that are gone too."""
+    totals = "{fleet}:totals:"
+    """Prefix of what all processes ever counted of one kind, those that are gone too."""
     tallied = "{fleet}:tallied:"
-    """Prefix of what of one process's counters is in the totals."""
+    """Prefix of the number of the last piece of one process's counters that is in the totals."""
 
 
 FAMILIES = (

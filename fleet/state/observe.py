@@ -84,9 +84,9 @@ async def pools(client: Client) -> list[PoolView]:
     """Every pool that exists, configured or draining, by its code."""
     registry = Registry(client)
     found = await _pools(client, sorted(await registry.pools()))
-    for (kind, code, name), count in (await totals(client)).items():
-        if kind == "pool" and code in found:
-            found[code].outcomes[name] = count
+    for (_, code), outcomes in (await totals(client, ["pool"])).items():
+        if code in found:
+            found[code].outcomes.update(outcomes)
     return list(found.values())
 
 
@@ -170,15 +170,13 @@ async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
             pipeline.llen(k.dead)
         with translated():
             sizes += await pipeline.execute()
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for (kind, name, what), count in (await totals(client)).items():
-        if kind == "queue" and name in counts:
-            counts[name][what] = count
+    counted = await totals(client, ["queue"])
+    counts = {name: Counter(counted.get(("queue", name), {})) for name in names}
     rates = dict.fromkeys(names, 0.0)
     for record in await Registry(client).processes():
-        for name, counted in record.get("counts", {}).items():
-            if name in counts and isinstance(counted, dict):
-                rates[name] += counted.get("acked", 0) / max(age_s(str(record.get("startedAt", ""))), 1.0)
+        for name, of_record in record.get("counts", {}).items():
+            if name in counts and isinstance(of_record, dict):
+                rates[name] += of_record.get("acked", 0) / max(age_s(str(record.get("startedAt", ""))), 1.0)
     return [
         QueueView(name, owner.owner, tracked, settled, dead, counts[name], rates[name])
         for name, owner, tracked, settled, dead in zip(

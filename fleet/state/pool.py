@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -201,11 +201,36 @@ class Pool:
         flags, records = await s(self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys))
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
-    async def recall(self, queue: str, most: int) -> list[tuple[str, str]]:
-        """Take back (broker id, token) of what is queued of one queue and not under a lease, in order."""
+    async def recall(self, queue: str, most: int) -> AsyncIterator[list[tuple[str, str]]]:
+        """Take back (broker id, token) of what is queued of one queue and not under a lease, in order of each group.
+
+        `most` groups a call, until a whole round finds none: some may change places while we go through them.
+        """
+        found = True
+        while found:
+            found = False
+            with translated():
+                left = int(await self.client.llen(self.keys.ready))
+            while left > 0:
+                looked, _, taken = await self._recall(queue, min(most, left), "")
+                left = left - looked if looked else 0
+                if taken:
+                    found = True
+                    yield taken
+            at = 0
+            while True:
+                looked, stayed, taken = await self._recall(queue, most, at)
+                at += stayed
+                if taken:
+                    found = True
+                    yield taken
+                if not looked:
+                    break
+
+    async def _recall(self, queue: str, most: int, at: int | str) -> tuple[int, int, list[tuple[str, str]]]:
         s = script("recall")
-        flat = await s(self.client, s.keys_of(self.keys), [queue, most])
-        return list(zip(flat[0::2], flat[1::2], strict=True))
+        looked, stayed, *flat = await s(self.client, s.keys_of(self.keys), [queue, most, at])
+        return looked, stayed, list(zip(flat[0::2], flat[1::2], strict=True))
 
     async def groups_to_do(self) -> int:
         """How many groups are worked on, or wait for somebody to."""

@@ -1,88 +1,133 @@
 """What all processes ever counted, summed up in Redis: it goes on when one of them ends, however it ends.
 
-A process says what it counted since its start, never what it counted since it said so last: a call that was
-repeated, or whose reply was lost, adds nothing. One that dies loses what it counted since its last heartbeat.
+A process sends what came since in numbered pieces, one after the other. Redis keeps the number of the last piece of
+each process and takes the next one only: said twice, or said again because a reply was lost, it counts once. All that
+is kept of a process is that number. One that dies loses what it had not sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
 
+from fleet.counters import Counted, Counters, Counts, Key
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
 from fleet.state.scripts import SEP, script
 
-Counter = tuple[str, str, str]
-"""What it is of, whose, and which: ("pool", "POOL-HIGH", "SUCCESS")."""
-
+KINDS = ("pool", "delivery", "wait", "queue", "process", "redis_call")
 TTL_MS = 24 * 3600 * 1000
 """For how long a process may be stopped and still be known; it is refreshed each hour."""
 _REFRESH_MS = 3600 * 1000
-_AT_ONCE = 1000
+PIECE = 100
+"""Records a call carries at most: some half a millisecond here, and as much in Redis."""
+_PIECES_KEPT = 32
+"""So many may a failover of Redis lose of what it had confirmed, and they are sent again."""
+_READ_AT_ONCE = 1000
 
 
 class Tally:
     """One process's counters on their way into the totals."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, counters: Counters) -> None:
         self._client = client
         self._keys = [FleetKeys.totals, FleetKeys.tallied + name]
-        self._said: dict[Counter, int] = {}
-        self._said_ms = 0.0
+        self._counters = counters
+        self._sent: deque[list[str]] = deque(maxlen=_PIECES_KEPT)
+        """The last pieces that were made; the newest has the number `_made`."""
+        self._made = 0
+        self._known = 0
+        """The number of the last piece that Redis said it has."""
+        self._said_ms: float | None = None
+        self._one_at_a_time = asyncio.Lock()
 
-    async def add(self, counted: Mapping[Counter, int], *, now_ms: float) -> None:
-        """Say what is new of it; costs nothing where nothing is."""
-        new = {counter: value for counter, value in counted.items() if value != self._said.get(counter, 0)}
-        if new or now_ms - self._said_ms > _REFRESH_MS:
-            known = await self._add(new)
-            if not known and self._said:
-                # Redis was wiped: the totals begin anew, with all that we know.
-                await self._add(counted)
-            self._said.update(new)
+    async def tell(self, *, now_ms: float, most: int = PIECE) -> int:
+        """Send a piece; of how many keys there is more to tell. Costs nothing where nothing is new."""
+        async with self._one_at_a_time:
+            if self._known == self._made:
+                records = self._counters.take(min(most, PIECE))
+                if records:
+                    self._sent.append([_packed(key, counts) for key, counts in records])
+                    self._made += 1
+                elif self._said_ms is None or now_ms - self._said_ms <= _REFRESH_MS:
+                    return 0
+            number = min(self._known + 1, self._made)
+            # With the number of the last piece it only keeps us known.
+            self._heard(number, await self._call(number))
             self._said_ms = now_ms
+            return self._counters.pending + self._made - self._known
 
-    async def _add(self, counted: Mapping[Counter, int]) -> bool:
-        known, pairs = True, list(counted.items())
-        for first in range(0, max(len(pairs), 1), _AT_ONCE):
-            arguments: list[str | int] = [TTL_MS]
-            for counter, value in pairs[first : first + _AT_ONCE]:
-                arguments += (SEP.join(counter), value)
-            answer = await script("tally")(self._client, self._keys, arguments)
-            known = known and (bool(answer) or first > 0)
-        return known
+    async def tell_all(self, *, now_ms: float) -> None:
+        while await self.tell(now_ms=now_ms):
+            pass
 
-
-async def totals(client: Client) -> dict[Counter, int]:
-    with translated():
-        found = await client.hgetall(FleetKeys.totals)
-    return {_counter(name): int(value) for name, value in found.items()}
-
-
-async def forget(client: Client, counters: Iterable[Counter]) -> None:
-    """Of a pool or a queue that is gone: what has no end in number must have one in time."""
-    names = [SEP.join(counter) for counter in counters]
-    for first in range(0, len(names), _AT_ONCE):
+    async def leave(self, *, now_ms: float) -> None:
+        """Tell the rest, and leave nothing behind. Nothing may be counted any more."""
+        await self.tell_all(now_ms=now_ms)
         with translated():
-            await client.hdel(FleetKeys.totals, *names[first : first + _AT_ONCE])
+            await self._client.delete(self._keys[1])
+
+    async def _call(self, number: int) -> int:
+        at = number - self._made + len(self._sent) - 1
+        records = self._sent[at] if self._made else []
+        return int(await script("tally")(self._client, self._keys, [TTL_MS, number, *records]))
+
+    def _heard(self, number: int, last: int) -> None:
+        """`last`: the number that Redis has of us now, after we sent this one."""
+        if last == 0 and number > 1:
+            # Redis was wiped: the totals begin anew, with all that we know.
+            self._counters.take_again()
+            self._sent.clear()
+            self._made = self._known = 0
+            return
+        oldest = self._made - len(self._sent) + 1
+        if last + 1 < oldest:
+            # It lost more than we keep. What we do keep follows what it has.
+            self._made -= oldest - (last + 1)
+        self._known = min(last, self._made)
 
 
-def counters_of(record: Mapping[str, Any]) -> dict[Counter, int]:
-    """All that a process counts, as its heartbeat says it."""
-    counted: dict[Counter, int] = {}
-    for pool, outcomes in record.get("totals", {}).items():
-        counted |= {("pool", pool, name): value for name, value in outcomes.items()}
-    for name, value in record.get("counts", {}).items():
-        if isinstance(value, dict):
-            counted |= {("queue", name, what): number for what, number in value.items()}
-        else:
-            counted["process", str(record.get("role", "")), name] = value
-    for metric, of_labels in record.get("histograms", {}).items():
-        for label, values in of_labels.items():
-            counted |= {(metric, label, str(place)): value for place, value in enumerate(values) if value}
-    return counted
+async def totals(client: Client, kinds: Sequence[str] = KINDS) -> Counted:
+    """The sums of these kinds, each kind read once."""
+    found: Counted = {}
+    for kind in kinds:
+        for of, packed in (await _records(client, kind)).items():
+            found[kind, of] = _unpacked(packed)
+    return found
 
 
-def _counter(name: str) -> Counter:
-    kind, of, which = name.split(SEP)
-    return kind, of, which
+async def labels(client: Client, kind: str) -> set[str]:
+    """Whose anything of that kind was counted."""
+    return set(await _records(client, kind))
+
+
+async def forget(client: Client, kind: str, gone: Iterable[str]) -> None:
+    """Of a pool or a queue that is gone: what has no end in number must have one in time."""
+    names = list(gone)
+    for first in range(0, len(names), _READ_AT_ONCE):
+        with translated():
+            await client.hdel(FleetKeys.totals + kind, *names[first : first + _READ_AT_ONCE])
+
+
+async def _records(client: Client, kind: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    cursor = 0
+    while True:
+        with translated():
+            cursor, page = await client.hscan(FleetKeys.totals + kind, cursor, count=_READ_AT_ONCE)
+        found |= page
+        if not cursor:
+            return found
+
+
+def _packed(key: Key, counts: Counts) -> str:
+    words = [*key]
+    for which, more in counts.items():
+        words += (which, str(more))
+    return SEP.join(words)
+
+
+def _unpacked(packed: str) -> Counts:
+    words = packed.split(SEP)
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))

@@ -44,7 +44,7 @@ class Crowd:
     members: list[Member] = field(default_factory=list)
 
     def delivered(self) -> int:
-        return sum(counts["SUCCESS"] for one in self.members for counts in one.worker.outcomes.values())
+        return sum(one.worker.outcomes["SUCCESS"] for one in self.members)
 
     def in_flight(self) -> int:
         return sum(int(one.worker.describe()["inFlight"]) for one in self.members)
@@ -105,7 +105,13 @@ def _member(url: str, client: Client) -> Member:
         max_in_flight=_MAX_IN_FLIGHT,
         stop_within_s=_STOP_WITHIN_S,
     )
-    heartbeat = Heartbeat(registry=Registry(client), identity=identity, ttl_ms=TTL_MS, describe=worker.describe)
+    heartbeat = Heartbeat(
+        registry=Registry(client),
+        identity=identity,
+        ttl_ms=TTL_MS,
+        describe=worker.describe,
+        counters=worker.counters,
+    )
     return Member(worker, heartbeat, life, client, http)
 
 

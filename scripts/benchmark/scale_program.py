@@ -167,6 +167,9 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
                 await asyncio.sleep(0.02)
                 found.check()
             await _calm(found)
+            for code in codes(pools):
+                # Each heartbeat has as much to tell as it may.
+                one.worker.counters.observe("wait", code, 0.001)
             figures["heartbeat_ms"], figures["heartbeat_stall_ms"] = await _beats(one)
             async with stalls() as revising:
                 await registry.publish_config(b'{"queues": []}')
@@ -263,10 +266,8 @@ async def takeover(url: str, *, pools: int, holding: int) -> dict[str, Any]:
         async with stalls() as taking:
             lost = await take_over(
                 client=client,
-                registry=Registry(client),
                 queue=Queue(client, QUEUE, epoch=after.epoch),
                 source=_NoSource(),  # type: ignore[arg-type]
-                on_fed=lambda _: None,
             )
     return {"ms": taking.wall_ms, "calls": calls.counts.total(), "lost": lost}
 

@@ -47,6 +47,19 @@ def test_a_process_that_dies_or_sleeps_there_costs_nothing(tmp_path: Path, name:
         judge(stage)
 
 
+def test_a_coordinator_that_sleeps_before_the_first_message_ever_for_a_pool_is_refused_there(tmp_path: Path) -> None:
+    """Its successor fences no pool but those that something is tracked for."""
+    with a_stage(tmp_path, ttl_ms=1000, visibility_s=4) as stage:
+        victim = _begin(stage, "coordinator", "tracked:stop:1")
+        _wait_until_hit(stage, victim, "stop")
+        stage.start("coordinator")
+        until(lambda: _started(stage) > MESSAGES // 10, 30, stage.describe)
+        stage.resume(victim)
+        stage.wait_drained(90)
+        judge(stage)
+        assert "has another owner" in victim.text()
+
+
 @pytest.mark.parametrize("name", ["claimed", "answered", "settled"])
 def test_a_worker_whose_event_loop_hangs_there_loses_its_groups(tmp_path: Path, name: str) -> None:
     """Unlike after SIGSTOP its other threads go on: whatever they do, they may not keep its leases."""

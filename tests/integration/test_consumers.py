@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from coordinator import consume
+from coordinator import phantoms
 from fleet.process import Identity
 from fleet.sources.base import Received
+from fleet.state.connect import Client
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
+from fleet.state.scripts import SEP
 from fleet.state.warnings import Warnings
 from tests.integration.owning import TTL_MS, HeldSource, an_owner, eventually
 from tests.servers import RedisServer
@@ -43,6 +48,23 @@ def quick() -> HeldSource:
     source = HeldSource()
     source.visibility_ms = 200
     return source
+
+
+@contextmanager
+def asked_of(client: Client) -> Iterator[Counter[str]]:
+    """How often each command was sent."""
+    asked: Counter[str] = Counter()
+    execute = client.execute_command
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked[str(arguments[0])] += 1
+        return execute(*arguments, **options)
+
+    client.execute_command = counted
+    try:
+        yield asked
+    finally:
+        client.execute_command = execute
 
 
 class Prompt(HeldSource):
@@ -235,7 +257,7 @@ async def test_a_coordinator_that_is_switched_off_has_no_share_of_the_queues(red
 async def test_what_is_tracked_and_stands_nowhere_comes_again_with_a_warning(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consume, "PHANTOMS_EVERY_S", 0.3)
+    monkeypatch.setattr(phantoms, "EVERY_S", 0.3)
     async with an_owner(redis_server.url) as owning:
         await owning.configure("q")
         await owning.polls(1)
@@ -259,9 +281,52 @@ async def test_what_takes_long_is_kept_invisible_again_and_again(redis_server: R
         await owning.polls(1)
         source = owning.sources[0]
         source.answers.put_nowait([received("m1")])
-        await eventually(lambda: source.extended.count("m1") >= 3)
+        for times in range(1, 4):
+            await owning.polls(2)
+            assert source.extended.count("m1") < times
+            owning.clock.now_ms += 75
+            await eventually(lambda times=times: source.extended.count("m1") == times)  # type: ignore[misc]
         assert set(source.extended) == {"m1"}
         assert await owning.client.hkeys(QueueKeys("q").tracked) == ["m1"]
+
+
+async def test_only_what_is_due_is_looked_at_however_much_is_under_way(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = quick
+        await owning.configure("q", pools=("P",))
+        await owning.polls(1)
+        source = owning.sources[0]
+        source.answers.put_nowait([received(f"old{i}", str(i)) for i in range(3)])
+        await owning.polls(2)
+        owning.clock.now_ms += 50
+        source.answers.put_nowait([received(f"young{i}", str(i)) for i in range(30)])
+        await owning.polls(3)
+        with asked_of(owning.client) as asked:
+            owning.clock.now_ms += 25
+            await eventually(lambda: len(source.extended) == 3)
+        assert sorted(source.extended) == ["old0", "old1", "old2"]
+        assert asked["HSCAN"] == 0 and asked["HMGET"] <= 3, "what is young is asked for"
+        # Seen again, it is as young as it ever was.
+        source.answers.put_nowait([received("young0", "0")])
+        await owning.polls(4)
+        owning.clock.now_ms += 50
+        await eventually(lambda: len(source.extended) == 3 + 29)
+        assert "young0" not in source.extended
+
+
+async def test_what_an_earlier_owner_left_is_extended_at_once(redis_server: RedisServer) -> None:
+    async with an_owner(redis_server.url) as owning:
+        owning.next_source = in_turn(quick, quick)
+        await owning.configure("q")
+        await owning.polls(1)
+        owning.sources[0].answers.put_nowait([received("m1")])
+        await owning.polls(2)
+        long_ago = "1700000000000"
+        record = str(await owning.client.hget(QueueKeys("q").tracked, "m1"))
+        await owning.client.hset(QueueKeys("q").tracked, "m1", record[: record.rindex(SEP) + 1] + long_ago)
+        await owning.configure("q", visibility_s=700)
+        await owning.polls(1, source=1)
+        await eventually(lambda: "m1" in owning.sources[1].extended)
 
 
 async def test_nothing_is_restarted_while_we_stop_or_before_there_is_a_configuration(

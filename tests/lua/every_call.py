@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fleet.clock import SystemClock
+from fleet.counters import Counters
 from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
@@ -54,7 +55,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     done = settlement(claimed)
     assert (await settle(pool, done, call=7)).refused == set()
     yield "recall"
-    assert await pool.recall(name, 10) == []
+    assert [page async for page in pool.recall(name, 10)] == []
     yield "held"
     flags, items = await pool.held([messages[0].key])
     assert (flags, sorted(items)) == ([False], await outboxed(pool))
@@ -115,4 +116,6 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "purge"
     await own.purge()
     yield "tally"
-    await Tally(stage.client, name).add({("pool", code, "SUCCESS"): 1}, now_ms=0)
+    counters = Counters()
+    counters.add("pool", code, "SUCCESS")
+    await Tally(stage.client, name, counters).tell_all(now_ms=0)

@@ -1,11 +1,14 @@
--- recall: take back what a pool holds of one queue, but for groups that are leased: those are being delivered.
+-- recall: take back what a pool holds of one queue, a page of groups a call, but for those that are leased.
 -- KEYS ready later entries high tries regular_group high_group
--- ARGV queue most
--- Returns broker_id token …, in the order of each group, of at least `most` messages if there are as many
+-- ARGV queue most at
+--   most: groups to look at; at: '' for those that are ready, from the head of the list, where those that stay go to its
+--   end; else a place among those that wait for a time, from which on
+-- Returns {groups looked at, how many of them stay, broker_id token …}, the messages in the order of each group
 local ready, later, entries, high, tries, regular_group, high_group = unpack(KEYS)
-local queue, most = ARGV[1], tonumber(ARGV[2])
+local queue, most, at = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local prefix = queue .. SEP
-local answer, gone = {}, {}
+local MESSAGES = 2000 -- after so many no further group is looked at: others wait for this script
+local answer, gone = { 0, 0 }, {}
 
 -- Takes this queue's messages out of one list.
 local function take_out(list)
@@ -35,17 +38,27 @@ local function visit(group)
   return redis.call('EXISTS', regular_group .. group, high_group .. group) > 0
 end
 
-local waiting = redis.call('LRANGE', ready, 0, -1)
-for _, group in ipairs(waiting) do
-  if #answer >= 2 * most then break end
-  if not visit(group) then redis.call('LREM', ready, 1, group) end
+local groups
+if at == '' then
+  groups = redis.call('LRANGE', ready, 0, most - 1)
+else
+  groups = redis.call('ZRANGE', later, at, tonumber(at) + most - 1)
 end
-for _, group in ipairs(redis.call('ZRANGE', later, 0, -1)) do
-  if #answer >= 2 * most then break end
-  if not visit(group) then redis.call('ZREM', later, group) end
+local looked, stayed, over = 0, {}, {}
+for _, group in ipairs(groups) do
+  if #gone >= MESSAGES then break end
+  looked = looked + 1
+  if visit(group) then stayed[#stayed + 1] = group else over[#over + 1] = group end
+end
+if at == '' then
+  if looked > 0 then redis.call('LTRIM', ready, looked, -1) end
+  if #stayed > 0 then call_many('RPUSH', ready, stayed) end
+elseif #over > 0 then
+  call_many('ZREM', later, over)
 end
 if #gone > 0 then
   call_many('HDEL', entries, gone)
   call_many('HDEL', tries, gone)
 end
+answer[1], answer[2] = looked, #stayed
 return answer

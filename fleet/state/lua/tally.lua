@@ -1,25 +1,43 @@
--- tally: add to the fleet's totals what a process counted since it said so last.
+-- tally: add to the fleet's totals the next piece of what a process counted.
 -- KEYS totals tallied
--- ARGV ttl_ms counter value …
---   value: all that the process ever counted, so that saying it twice adds nothing
--- Returns 1 if something of the process was in the totals, else 0
+-- ARGV ttl_ms piece record …
+--   piece: its number; the first of a process is 1. One that was taken already, or is not the next, adds nothing
+--   record: kind SEP of SEP name SEP more SEP name SEP more …
+-- Returns the number of the last piece of this process that is in the totals, 0 where none is known
 local totals, tallied = unpack(KEYS)
-local counters = {}
-for i = 2, #ARGV, 2 do counters[#counters + 1] = ARGV[i] end
+local ttl_ms, piece = ARGV[1], tonumber(ARGV[2])
 -- Redis may be full: a script that has written may go on.
-redis.call('HDEL', totals, '')
-local known = redis.call('EXISTS', tallied)
-local before, sums = hmget_many(tallied, counters), hmget_many(totals, counters)
-local now, then_sums = {}, {}
-for i, counter in ipairs(counters) do
-  local value = tonumber(ARGV[2 * i + 1])
-  local more = value - tonumber(before[i] or 0)
-  if more > 0 then
-    now[#now + 1], now[#now + 2] = counter, text(value)
-    then_sums[#then_sums + 1], then_sums[#then_sums + 2] = counter, text(tonumber(sums[i] or 0) + more)
+redis.call('PEXPIRE', tallied, ttl_ms)
+local last = tonumber(redis.call('GET', tallied) or '0')
+if piece ~= last + 1 then return last end
+
+-- name SEP count SEP name SEP count … as a list of names and a table of counts
+local function counts_of(packed)
+  local names, counts, name = {}, {}, nil
+  for word in string.gmatch(packed, '[^\31]+') do
+    if name then
+      names[#names + 1] = name
+      counts[name] = tonumber(word)
+      name = nil
+    else
+      name = word
+    end
   end
+  return names, counts
 end
-call_many('HSET', totals, then_sums, 2)
-call_many('HSET', tallied, now, 2)
-redis.call('PEXPIRE', tallied, ARGV[1])
-return known
+
+for i = 3, #ARGV do
+  local kind, rest = head_of(ARGV[i])
+  local of, more = head_of(rest)
+  local names, sums = counts_of(redis.call('HGET', totals .. kind, of) or '')
+  local new, increments = counts_of(more)
+  for _, name in ipairs(new) do
+    if not sums[name] then names[#names + 1] = name end
+    sums[name] = (sums[name] or 0) + increments[name]
+  end
+  local words = {}
+  for _, name in ipairs(names) do words[#words + 1], words[#words + 2] = name, text(sums[name]) end
+  redis.call('HSET', totals .. kind, of, table.concat(words, SEP))
+end
+redis.call('SET', tallied, text(piece), 'PX', ttl_ms)
+return piece

@@ -9,25 +9,26 @@ from contextlib import asynccontextmanager
 import pytest
 import requests
 
+from fleet.counters import Counted
 from fleet.errors import InvalidConfig
 from fleet.metrics_port import serve_metrics
 from tests.servers import free_port
 
-COUNTED = {
-    ("pool", "P", "SUCCESS"): 3,
-    ("pool", "P", "RATE_LIMITED"): 2,
-    ("queue", "q", "received"): 5,
-    ("process", "worker", "leases_lost"): 1,
-    ("process", "server", "attempt.SUCCESS"): 7,
-    ("process", "server", "refused.busy"): 4,
-    ("process", "feed", "sent"): 9,
-}
+
+async def counted() -> Counted:
+    return {
+        ("pool", "P"): {"SUCCESS": 3, "RATE_LIMITED": 2},
+        ("queue", "q"): {"received": 5},
+        ("process", "worker"): {"leases_lost": 1},
+        ("process", "server"): {"attempt.SUCCESS": 7, "refused.busy": 4},
+        ("process", "feed"): {"sent": 9},
+    }
 
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[str]:
     port = free_port()
-    task = asyncio.create_task(serve_metrics(port, lambda: COUNTED))
+    task = asyncio.create_task(serve_metrics(port, counted))
     # It listens as soon as it is asked: nothing tells when.
     async with asyncio.timeout(5):
         while True:
@@ -72,4 +73,4 @@ async def test_a_port_that_is_taken_is_named() -> None:
     async with listening() as url:
         port = int(url.rpartition(":")[2])
         with pytest.raises(InvalidConfig, match=f"metrics port {port}: "):
-            await serve_metrics(port, lambda: COUNTED)
+            await serve_metrics(port, counted)

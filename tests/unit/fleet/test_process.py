@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+from fleet.counters import Counters
 from fleet.process import Heartbeat, Identity, Life
 from fleet.state.connect import connected
+from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
-from fleet.state.totals import totals
+from fleet.state.totals import PIECE, labels, totals
 from tests.servers import RedisServer
 
 
@@ -44,19 +45,44 @@ async def test_a_task_that_crashes_ends_the_process_with_exit_code_1() -> None:
 
 
 async def test_what_a_process_counted_stays_in_the_totals_when_it_ends(redis_server: RedisServer) -> None:
-    described: dict[str, Any] = {"totals": {"P": {"SUCCESS": 1}}, "histograms": {"wait": {"P": [0, 4]}}}
+    counters = Counters()
+    counters.add("pool", "P", "SUCCESS")
     async with connected(redis_server.url) as client:
         registry = Registry(client)
         heartbeat = Heartbeat(
-            registry=registry, identity=Identity.new("worker"), ttl_ms=5000, describe=lambda: dict(described)
+            registry=registry,
+            identity=Identity.new("worker"),
+            ttl_ms=5000,
+            describe=lambda: {"counts": {"leases_lost": 1, "q": {"acked": 5}}},
+            counters=counters,
         )
         await heartbeat.beat()
-        (record,) = await registry.processes()
-        assert "histograms" not in record
-        described["totals"] = {"P": {"SUCCESS": 3}}
-        await heartbeat.leave()
+        counters.add("pool", "P", "SUCCESS", 2)
+        # Gone from the registry, and counting on to its end.
+        await heartbeat.withdraw()
         assert await registry.processes() == []
+        await heartbeat.leave()
         counted = await totals(client)
-        assert (counted["pool", "P", "SUCCESS"], counted["wait", "P", "1"]) == (3, 4)
+        assert counted["pool", "P"] == {"SUCCESS": 3}
+        assert counted["process", "worker"] == {"leases_lost": 1}
+        assert counted["queue", "q"] == {"acked": 5}
         # How long the scripts took that said so.
-        assert {name for kind, name, _ in counted if kind == "redis_call"} >= {"beat", "tally"}
+        assert {name for kind, name in counted if kind == "redis_call"} >= {"beat", "tally"}
+        assert not [key async for key in client.scan_iter(FleetKeys.tallied + "*")], "a clean end leaves nothing behind"
+
+
+async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(redis_server: RedisServer) -> None:
+    counters, pools = Counters(), 3 * PIECE
+    for number in range(pools):
+        counters.add("pool", str(number), "SUCCESS")
+    async with connected(redis_server.url) as client:
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=Identity.new("worker"), ttl_ms=60_000, describe=dict, counters=counters
+        )
+        assert await heartbeat.beat() >= 2 * PIECE
+        running = asyncio.get_running_loop().create_task(heartbeat.run())
+        async with asyncio.timeout(10):
+            # Nothing tells when.
+            while len(await labels(client, "pool")) < pools:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        running.cancel()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from fleet.metrics import BOUNDS_S, Exposition, Histogram, Histograms
+from fleet.metrics import BOUNDS_S, Exposition, Histogram
 
 
 def observed(*seconds: float) -> Histogram:
@@ -16,24 +14,6 @@ def test_a_time_is_counted_in_the_first_bucket_that_holds_it() -> None:
     histogram = observed(0.0, 0.001, 0.0011, 900.0, 901.0)
     assert histogram.counts == [2, 1, *[0] * (len(BOUNDS_S) - 3), 1, 1]
     assert histogram.count == 5
-
-
-def test_histograms_are_summed_up_bucket_by_bucket() -> None:
-    both = observed(0.002, 5.0)
-    both.merge(observed(0.002, 0.25))
-    assert both.to_list() == observed(0.002, 5.0, 0.002, 0.25).to_list()
-
-
-def test_a_histogram_survives_its_way_through_a_heartbeat() -> None:
-    sent = observed(0.003, 1.5, 1000).to_list()
-    assert Histogram.from_list(sent).to_list() == sent
-    assert Histogram.from_places({i: v for i, v in enumerate(sent) if v}).to_list() == sent
-    assert Histogram.from_places({}).to_list() == Histogram().to_list()
-
-
-def test_a_list_with_other_buckets_is_refused() -> None:
-    with pytest.raises(ValueError, match="a histogram has 19 numbers, not 3"):
-        Histogram.from_list([1, 2, 3])
 
 
 def test_a_family_is_written_as_prometheus_reads_it() -> None:
@@ -59,15 +39,3 @@ def test_the_buckets_of_a_histogram_are_cumulative_and_end_with_all() -> None:
         'took_seconds_sum{pool="P"} 2000.304',
         'took_seconds_count{pool="P"} 4',
     ]
-
-
-def test_a_process_measures_by_what_and_for_whom() -> None:
-    measured = Histograms()
-    measured.observe("wait", "P", 0.002)
-    measured.observe("wait", "Q", 0.3)
-    measured.observe("wait", "P", 0.002)
-    measured.observe("delivery", "P", 5)
-    assert measured.to_json() == {
-        "wait": {"P": observed(0.002, 0.002).to_list(), "Q": observed(0.3).to_list()},
-        "delivery": {"P": observed(5).to_list()},
-    }

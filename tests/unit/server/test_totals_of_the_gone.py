@@ -8,33 +8,37 @@ import fakeredis
 import pytest
 
 from fleet.config import RouterConfig, canonical, parse_router_config
+from fleet.counters import Counted, Counters
 from fleet.server.metrics import forget_what_is_gone
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.state.totals import Counter, Tally, totals
+from fleet.state.totals import Tally, totals
 
 CONFIG = parse_router_config(b'{"queues": [{"queueName": "configured", "queueUri": "sqlite:///q.db?queue=q"}]}')
-KEPT: dict[Counter, int] = {
-    ("pool", "P", "SUCCESS"): 1,
-    ("delivery", "P", "3"): 1,
-    ("wait", "P", "3"): 1,
-    ("queue", "configured", "acked"): 1,
-    ("queue", "draining", "acked"): 1,
-    ("process", "worker", "leases_lost"): 1,
-    ("redis_call", "exchange", "3"): 1,
+KEPT: Counted = {
+    ("pool", "P"): {"SUCCESS": 1},
+    ("delivery", "P"): {"3": 1},
+    ("wait", "P"): {"3": 1},
+    ("queue", "configured"): {"acked": 1},
+    ("queue", "draining"): {"acked": 1},
+    ("process", "worker"): {"leases_lost": 1},
+    ("redis_call", "exchange"): {"3": 1},
 }
-GONE: dict[Counter, int] = {
-    ("pool", "gone", "SUCCESS"): 1,
-    ("delivery", "gone", "3"): 1,
-    ("wait", "gone", "3"): 1,
-    ("queue", "gone", "acked"): 1,
+GONE: Counted = {
+    ("pool", "gone"): {"SUCCESS": 1},
+    ("delivery", "gone"): {"3": 1},
+    ("wait", "gone"): {"3": 1},
+    ("queue", "gone"): {"acked": 1},
 }
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:
-        await Tally(client, "w").add(KEPT | GONE, now_ms=0)
+        counters = Counters()
+        for key, counts in (KEPT | GONE).items():
+            counters.put(*key, counts)
+        await Tally(client, "w", counters).tell_all(now_ms=0)
         await publish(client, CONFIG)
         await Registry(client).remember_queue("draining", b"{}")
         yield client

@@ -1,0 +1,151 @@
+"""What takes long stays invisible: the owner extends what it still has at less than half of its visibility.
+
+Whom to extend is known from memory. All that is tracked passes through its owner's hands, so an index in Redis would
+cost each message its bytes and its calls for what the owner can note in a hundred nanoseconds. What it does not know
+of, because Redis lost the last writes of a failover, is redelivered, recognised by `track.lua` and known again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+
+from fleet.clock import Clock
+from fleet.errors import SourceUnavailable
+from fleet.sources.base import Held, Source
+from fleet.state.connect import Client
+from fleet.state.queue import Queue, Tracked, Tracking
+
+log = logging.getLogger("fleet.coordinator")
+
+DUE_AT, LOOK_EVERY = 3 / 8, 1 / 8
+"""Of the visibility: from when on one is extended, and how often we look. So at half of it, at the latest."""
+_PAGE = 500
+_OLD_MS = 24 * 3600 * 1000.0
+"""Longer than anything stays invisible."""
+
+
+class Alive:
+    """Messages that are tracked, in the order in which their visibility was last known to begin."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[str, float] = {}
+        """A dict keeps the order of insertion, and so the order of time."""
+
+    def __len__(self) -> int:
+        return len(self._since_ms)
+
+    def seen(self, broker_ids: Sequence[str], now_ms: float) -> None:
+        """Taken from the source, or extended there: now."""
+        since_ms = self._since_ms
+        if not since_ms.keys().isdisjoint(broker_ids):
+            self.gone(broker_ids)  # or they would keep their old places
+        since_ms.update(dict.fromkeys(broker_ids, now_ms))
+
+    def gone(self, broker_ids: Iterable[str]) -> None:
+        forget = self._since_ms.pop
+        for broker_id in broker_ids:
+            forget(broker_id, None)
+
+    def due(self, before_ms: float) -> list[str]:
+        """The oldest, and no look at those that are younger."""
+        return [broker_id for broker_id, _ in takewhile(lambda one: one[1] <= before_ms, self._since_ms.items())]
+
+
+class OwnedQueue(Queue):
+    """A queue seen by its owner, who notes what is tracked and what is forgotten."""
+
+    def __init__(self, client: Client, name: str, *, epoch: str, clock: Clock) -> None:
+        super().__init__(client, name, epoch=epoch)
+        self.alive = Alive()
+        self._clock = clock
+
+    async def track(
+        self, messages: Sequence[tuple[str, str, str, str, str]], *, targets: Sequence[str] = ()
+    ) -> list[Tracking]:
+        now_ms = self._clock.boot_ms()
+        tracking = await super().track(messages, targets=targets)
+        # A copy of another message is tracked under the other's id alone.
+        ours = [m[0] for m, t in zip(messages, tracking, strict=True) if t.verdict != "requeued"]
+        self.alive.seen(ours, now_ms)
+        return tracking
+
+    async def untrack(
+        self,
+        messages: Sequence[tuple[str, str]],
+        *,
+        only_unsettled: bool = False,
+        hidden_ms: Mapping[str, int] | None = None,
+    ) -> set[str]:
+        gone = await super().untrack(messages, only_unsettled=only_unsettled, hidden_ms=hidden_ms)
+        self.alive.gone(gone)
+        return gone
+
+    def inherit(self, found: Sequence[tuple[int, str]], redis_ms: int) -> None:
+        """What an earlier owner tracked, and when by Redis's clock; when it was last extended only that one knew."""
+        now_ms = self._clock.boot_ms()
+        # What is of a time to come says nothing of its age: that clock was set right since. It is due.
+        ages_ms = ((redis_ms - at_ms if at_ms <= redis_ms else _OLD_MS, broker_id) for at_ms, broker_id in found)
+        for age_ms, broker_id in sorted(ages_ms, reverse=True):
+            self.alive.seen([broker_id], now_ms - age_ms)
+
+
+class Extender:
+    """Extends for one queue while its lease is held."""
+
+    def __init__(
+        self,
+        *,
+        queue: OwnedQueue,
+        source: Source,
+        clock: Clock,
+        counts: Counter[str],
+        ours: Callable[[], bool],
+        rest: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`rest`: wait for so many seconds, or until we are stopped."""
+        self._queue = queue
+        self._source = source
+        self._clock = clock
+        self._counts = counts
+        self._ours = ours
+        self._rest = rest
+
+    async def run(self) -> None:
+        visibility_ms = self._source.visibility_ms
+        while self._ours():
+            await self._rest(visibility_ms * LOOK_EVERY / 1000)
+            due = self._queue.alive.due(self._clock.boot_ms() - visibility_ms * DUE_AT)
+            for first in range(0, len(due), _PAGE):
+                if not self._ours():
+                    return
+                await self._extend(due[first : first + _PAGE])
+
+    async def _extend(self, broker_ids: list[str]) -> None:
+        now_ms = self._clock.boot_ms()
+        records = await self._queue.tracked(broker_ids)
+        self._queue.alive.gone(one for one, record in zip(broker_ids, records, strict=True) if record is None)
+        there = [record for record in records if record is not None]
+        under_way = [record for record in there if record.state != "a"]
+        try:
+            await self._ack_again([record for record in there if record.state == "a"])
+            if under_way:
+                held = [Held(record.broker_id, record.handle) for record in under_way]
+                await self._source.extend(held, self._source.visibility_ms)
+        except SourceUnavailable as error:
+            # Still due: tried again at the next look.
+            log.warning("%s: %d messages may be redelivered while they are under way", error, len(under_way))
+            return
+        self._queue.alive.seen([record.broker_id for record in under_way], now_ms)
+
+    async def _ack_again(self, settled: list[Tracked]) -> None:
+        """Of a handle that had expired the source may say meanwhile that its message is gone; then it can go here."""
+        if not settled:
+            return
+        gone = await self._source.ack([Held(t.broker_id, t.handle) for t in settled])
+        self._queue.alive.seen([t.broker_id for t in settled], self._clock.boot_ms())
+        over = [(t.broker_id, t.token) for t, ok in zip(settled, gone, strict=True) if ok]
+        if over:
+            self._counts["acked"] += len(await self._queue.untrack(over))

@@ -1,0 +1,71 @@
+"""Finds what is tracked and stands nowhere: it would swallow its own redeliveries.
+
+A patrol rather than an index: a page a second, however much is tracked, and a round of all a minute at most. So it
+also finds what nobody here remembers, such as an entry that a failover of Redis brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from coordinator.takeover import drop, lost_of
+from fleet.alarms import Alarms
+from fleet.clock import Clock
+from fleet.nouns import number
+from fleet.sources.base import Source
+from fleet.state.connect import Client
+from fleet.state.queue import Queue, Tracked
+from fleet.state.registry import Registry
+
+EVERY_S = 60.0
+"""A round, where it is not longer; and how old an entry has to be: a younger one may be on its way to its pool."""
+PAGE_EVERY_S = 1.0
+PENDING_DELETE_MS = 14 * 24 * 3600 * 1000
+"""How long a message that was acked under an expired handle is remembered: no source keeps one for longer."""
+
+
+class Patrol:
+    def __init__(
+        self,
+        *,
+        client: Client,
+        queue: Queue,
+        source: Source,
+        clock: Clock,
+        alarms: Alarms,
+        ours: Callable[[], bool],
+        rest: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`rest`: wait for so many seconds, or until we are stopped."""
+        self._client = client
+        self._registry = Registry(client)
+        self._queue = queue
+        self._source = source
+        self._clock = clock
+        self._alarms = alarms
+        self._ours = ours
+        self._rest = rest
+
+    async def run(self) -> None:
+        every_s = EVERY_S
+        while self._ours():
+            await self._rest(every_s)
+            began_ms = self._clock.boot_ms()
+            async for page in self._queue.all_tracked():
+                if not self._ours():
+                    return
+                await self._look_at(page)
+                await self._rest(min(PAGE_EVERY_S, EVERY_S))
+            every_s = max(0.0, EVERY_S - (self._clock.boot_ms() - began_ms) / 1000)
+
+    async def _look_at(self, page: list[Tracked]) -> None:
+        before_ms = await self._registry.clock_ms() - EVERY_S * 1000
+        old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
+        found = await drop(self._queue, self._source, await lost_of(self._client, self._queue, old))
+        kept_from_ms = before_ms - PENDING_DELETE_MS
+        forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
+        if forgotten:
+            await self._queue.untrack(forgotten)
+        if found:
+            text = f"{number(found, 'message')} of {self._queue.name} tracked and in no pool"
+            self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
