@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fleet.config import PoolConfig, RouterConfig, canonical
 from fleet.state.connect import Client
+from fleet.state.known_pools import mark_of
 from fleet.state.observe import pool_settings
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
@@ -48,7 +49,8 @@ class Publisher:
         for first in range(0, len(pools), _AT_ONCE):
             part = pools[first : first + _AT_ONCE]
             await asyncio.gather(*(Pool(self._client, pool.code).configure(revision, _settings(pool)) for pool in part))
-            await self._registry.add_pools({pool.code for pool in part})
+            marks = {pool.code: mark_of(pool.secret or "", pool.secret_file or "") for pool in part}
+            await self._registry.add_pools(marks)
 
     async def _drain_others(self, codes: set[str], revision: str) -> None:
         """What is gone from the configuration delivers what it holds; the leader removes it then."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.alarms import Alarms
 from fleet.delivery.sign import Signer
 from fleet.errors import InvalidConfig
 from fleet.state.connect import Client
-from fleet.state.observe import pool_settings
-from fleet.state.registry import Registry
+from fleet.state.known_pools import UNSIGNED
+from fleet.state.observe import secrets_of
 
 MAX_SECRET_BYTES = 64 * 1024
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,8 @@ class Signatures:
 
     def __init__(self, *, client: Client, alarms: Alarms) -> None:
         self._client = client
-        self._registry = Registry(client)
         self._alarms = alarms
-        self._revision = ""
-        self._known: set[str] = set()
+        self._marks: Mapping[str, str] = {}
         self._signers: dict[str, Signer | Unsignable] = {}
         self._files: dict[str, tuple[str, tuple[int, int, int]]] = {}
         """Code → the file its secret is in, and which state of it was read."""
@@ -39,20 +39,40 @@ class Signatures:
     def of(self, code: str) -> Signer | Unsignable | None:
         return self._signers.get(code)
 
-    async def follow(self, codes: Iterable[str]) -> None:
-        """Settings are read when there is a new revision or a new pool, files when they have changed."""
-        wanted = set(codes)
-        revision = await self._registry.revision()
-        if revision != self._revision or not wanted <= self._known:
-            settings = await pool_settings(self._client, sorted(wanted))
-            self._signers = {code: Signer(found.secret) for code, found in settings.items() if found.secret}
-            self._files = {code: (found.secret_file, _UNREAD) for code, found in settings.items() if found.secret_file}
-            self._revision, self._known = revision, wanted
-        for code, (path, read) in self._files.items():
+    async def follow(self, marks: Mapping[str, str]) -> None:
+        """Settings of these pools are read where their mark is another one (`known_pools.py`), files when they changed.
+
+        Some hundred pools at a time: whoever follows them has other things to do on the same loop.
+        """
+        if marks is not self._marks:  # nobody changes one that was passed in
+            for code in self._marks.keys() - marks.keys():
+                self._forget(code)
+            changed = [code for code, mark in marks.items() if self._marks.get(code) != mark]
+            for first in range(0, len(changed), _AT_ONCE):
+                await self._look_at(changed[first : first + _AT_ONCE], marks)
+            self._marks = marks
+        for number, (code, (path, read)) in enumerate(list(self._files.items()), start=1):
             state = _state(path)
             if state != read:
                 self._files[code] = (path, state)
                 self._signers[code] = self._read(code, path)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _look_at(self, changed: list[str], marks: Mapping[str, str]) -> None:
+        found = await secrets_of(self._client, [code for code in changed if marks[code] != UNSIGNED])
+        for code in changed:
+            secret, secret_file = found.get(code, ("", ""))
+            self._forget(code)
+            if secret:
+                self._signers[code] = Signer(secret)
+            if secret_file:
+                self._files[code] = (secret_file, _state(secret_file))
+                self._signers[code] = self._read(code, secret_file)
+
+    def _forget(self, code: str) -> None:
+        self._signers.pop(code, None)
+        self._files.pop(code, None)
 
     def _read(self, code: str, path: str) -> Signer | Unsignable:
         try:
@@ -67,9 +87,6 @@ class Signatures:
         reason = f"the signing secret of pool {code} in {path} cannot be used: {why}"
         self._alarms.add("CONFIGURATION", "ERROR", f"{reason}; nothing of the pool is sent meanwhile")
         return Unsignable(reason)
-
-
-_UNREAD = (-1, 0, 0)
 
 
 def _state(path: str) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
@@ -23,6 +24,7 @@ from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, WAKE_CHANNEL
+from fleet.state.known_pools import KnownPools
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
@@ -40,6 +42,8 @@ SWEEP_S = 60.0
 thousand idle pools cost some seventeen calls a second."""
 CALLS_AT_ONCE = 16
 """To Redis, over all pools: each is a connection, and a thousand pools are woken at once when signals were missed."""
+_POOLS_A_TURN = 100
+"""Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 
 
 class Worker:
@@ -68,12 +72,15 @@ class Worker:
         self._ttl_ms = ttl_ms
         self._timeout_ms = timeout_ms
         self._globs = tuple(pool_globs)
+        self._serves = re.compile("|".join(map(fnmatch.translate, self._globs))).match
         self._seats_free = max_in_flight
         self._stop_within_s = stop_within_s
         self._standing: dict[PoolLink, None] = {}
         """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
-        self._registry = Registry(client)
+        self._pools = KnownPools(Registry(client))
+        self._ours: dict[str, str] = {}
+        """Those that we serve, with their marks."""
         self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
@@ -102,6 +109,7 @@ class Worker:
         http.before_io = self._drop_what_lapsed_in_our_sleep
         self._kept_ms = clock.boot_ms()
         self._look = asyncio.Event()
+        self._ask = asyncio.Event()
         self._away: str | None = None
         self._stopping = False
         self.outcomes: Counter[str] = Counter()
@@ -137,6 +145,7 @@ class Worker:
             self._signals.run(),
             self._keep_leases(),
             self._follow_pools(),
+            self._ask_all(),
             self._sweep(),
             self._breakers.run(),
         )
@@ -196,15 +205,12 @@ class Worker:
         while True:
             self._look.clear()
             try:
-                codes = await self._registry.pools()
-                ours = {code for code in codes if any(fnmatch.fnmatchcase(code, glob) for glob in self._globs)}
+                if await self._pools.look():
+                    marks = self._pools.marks
+                    self._ours = {code: mark for code, mark in marks.items() if self._serves(code)}
                 # Before any of them is opened: nothing leaves unsigned that should be signed.
-                await self._signatures.follow(ours)
-                for code in ours - self._links.keys():
-                    self._open(code).wake()
-                for code in self._links.keys() - codes:
-                    if not self._links[code].busy:
-                        del self._links[code]
+                await self._signatures.follow(self._ours)
+                await self._open_and_close()
             except StateError as error:
                 self._on_state(error)
             try:
@@ -212,6 +218,17 @@ class Worker:
                     await self._look.wait()
             except TimeoutError:
                 continue
+
+    async def _open_and_close(self) -> None:
+        for count, code in enumerate(self._ours.keys() - self._links.keys(), start=1):
+            if self._stopping:
+                return
+            self._open(code).wake()
+            if count % _POOLS_A_TURN == 0:
+                await asyncio.sleep(0)
+        for code in self._links.keys() - self._pools.marks.keys():
+            if not self._links[code].busy:
+                del self._links[code]
 
     def _open(self, code: str) -> PoolLink:
         link = self._links[code] = PoolLink(
@@ -234,15 +251,26 @@ class Worker:
         if not self._stopping and (link := self._links.get(code)) is not None:
             link.wake()
 
-    def _on_changed(self, _what: str) -> None:
-        self._look.set()
+    def _on_changed(self, what: str) -> None:
+        # A lease that came free is none of ours: with as many queues as pools everybody would look all the time.
+        if what == "config":
+            self._look.set()
 
     def _wake_all(self) -> None:
         """Signals may have been missed: ask every pool."""
         self._breakers.resync()
         self._look.set()
-        for link in self._links.values():
-            link.wake()
+        self._ask.set()
+
+    async def _ask_all(self) -> None:
+        while True:
+            await self._ask.wait()
+            self._ask.clear()
+            for count, link in enumerate(list(self._links.values()), start=1):
+                if not self._stopping:
+                    link.wake()
+                if count % _POOLS_A_TURN == 0:
+                    await asyncio.sleep(0)
 
     async def _sweep(self) -> None:
         while True:

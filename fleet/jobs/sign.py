@@ -8,6 +8,7 @@ from fleet.clock import Clock
 from fleet.delivery.sign import Signer
 from fleet.message import DEFAULT_POOL
 from fleet.signatures import Signatures, Unsignable
+from fleet.state.known_pools import KnownPools
 from fleet.state.registry import Registry
 
 LOOK_MS = 1000.0
@@ -21,21 +22,20 @@ class JobSigners:
     ) -> None:
         """`default_pool`: where the pipeline sends the jobs that name none."""
         self._default_pool = default_pool
-        self._registry = registry
         self._signatures = signatures
         self._clock = clock
         self._looked_ms: float | None = None
-        self._pools: frozenset[str] = frozenset()
+        self._pools = KnownPools(registry)
         self._looking = asyncio.Lock()
 
     async def of(self, pool: str) -> Signer | Unsignable | None:
         async with self._looking:
             now_ms = self._clock.boot_ms()
             if self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS:
-                pools = frozenset(await self._registry.pools())
-                await self._signatures.follow(pools)
-                self._pools, self._looked_ms = pools, now_ms
+                await self._pools.look()
+                await self._signatures.follow(self._pools.marks)
+                self._looked_ms = now_ms
         if pool == DEFAULT_POOL:
             pool = self._default_pool
         # A code that is not configured is delivered by DEFAULT-POOL.
-        return self._signatures.of(pool if pool in self._pools else DEFAULT_POOL)
+        return self._signatures.of(pool if pool in self._pools.marks else DEFAULT_POOL)

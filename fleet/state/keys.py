@@ -198,6 +198,8 @@ class FleetKeys:
     """Every queue of which something may be under way, also after it was taken out of the configuration."""
     pools = "{fleet}:pools"
     """Every pool that exists in Redis, configured or still draining."""
+    pool_marks = "{fleet}:pool_marks"
+    """By what mark the secret of each of them is known."""
     warnings = "{fleet}:warnings"
     warning_times = "{fleet}:warning_times"
     warning_kinds = "{fleet}:warning_kinds"

@@ -80,6 +80,18 @@ async def pool_settings(client: Client, codes: Sequence[str]) -> dict[str, PoolS
     return {code: view.settings for code, view in (await _pools(client, codes)).items()}
 
 
+async def secrets_of(client: Client, codes: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """With what these pools sign: the secret, or the file it is in; '' where it is not so."""
+    if not codes:
+        return {}
+    pipeline = client.pipeline(transaction=False)
+    for code in codes:
+        pipeline.hmget(PoolKeys(code).settings, ["secret", "secret_file"])
+    with translated():
+        answers = await pipeline.execute()
+    return {code: (secret or "", file or "") for code, (secret, file) in zip(codes, answers, strict=True)}
+
+
 async def pools(client: Client) -> list[PoolView]:
     """Every pool that exists, configured or draining, by its code."""
     registry = Registry(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
 from fleet.state.keys import CHANGED_CHANNEL, FleetKeys
 from fleet.state.scripts import script
+
+_AT_ONCE = 2000
+"""Words of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +106,24 @@ class Registry:
         with translated():
             return set(await self.client.smembers(FleetKeys.pools))
 
-    async def add_pools(self, codes: set[str]) -> None:
-        if codes:
-            with translated():
-                await self.client.sadd(FleetKeys.pools, *codes)
+    async def pools_version(self) -> tuple[str, str]:
+        """The revision in place, and a number that is another one once any pool came, went, or changed its mark."""
+        with translated():
+            revision, counted = await self.client.hmget(FleetKeys.config, ["revision", "pools"])
+        return revision or "", counted or ""
+
+    async def add_pools(self, codes: set[str] | Mapping[str, str]) -> None:
+        """Each with its mark (`known_pools.py`), or without."""
+        marks = codes if isinstance(codes, Mapping) else dict.fromkeys(sorted(codes), "")
+        await self._enlist([word for pair in marks.items() for word in pair])
 
     async def forget_pool(self, code: str) -> None:
-        with translated():
-            await self.client.srem(FleetKeys.pools, code)
+        await self._enlist([code, "gone"])
+
+    async def _enlist(self, words: list[str]) -> None:
+        s = script("enlist")
+        for first in range(0, len(words), _AT_ONCE):
+            await s(self.client, s.keys_of(FleetKeys), [self.now_ms, *words[first : first + _AT_ONCE]])
 
     async def memory_share(self) -> float:
         """How full Redis is, 0 where it has no limit; the fullest node counts."""

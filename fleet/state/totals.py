@@ -20,8 +20,8 @@ KINDS = ("pool", "delivery", "wait", "queue", "process", "redis_call")
 TTL_MS = 24 * 3600 * 1000
 """For how long a process may be stopped and still be known; it is refreshed each hour."""
 _REFRESH_MS = 3600 * 1000
-PIECE = 100
-"""Records a call carries at most: some half a millisecond here, and as much in Redis."""
+PIECE = 50
+"""Records a call carries at most: half a millisecond here, and less in Redis."""
 _PIECES_KEPT = 32
 """So many may a failover of Redis lose of what it had confirmed, and they are sent again."""
 _READ_AT_ONCE = 1000

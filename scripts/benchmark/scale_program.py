@@ -181,7 +181,7 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
                 await client.publish(CHANGED_CHANNEL, "lease")
                 await asyncio.sleep(0.1)
             looked = found.calls.counts - before
-            figures["reads_of_all_pools_by_leases"] = looked["SMEMBERS"]
+            figures["reads_of_all_pools_by_leases"] = looked["SMEMBERS"] + looked["SSCAN"]
             async with stalls() as subscribing:
                 await client.execute_command("CLIENT KILL TYPE pubsub")
                 await _calm(found)

@@ -95,6 +95,8 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert (await SharedBreakers(stage.client).open("http://a", "me", for_ms=1)).tag == "open"
     yield "publish_config"
     assert (await stage.registry().publish_config(code.encode()))[1]
+    yield "enlist"
+    await stage.registry().add_pools({code: "mark"})
     yield "warn"
     warnings = Warnings(stage.client, now_ms=str(stage.now_ms))
     warning = await warnings.add("C", "WARN", code, name)

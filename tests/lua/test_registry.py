@@ -4,6 +4,7 @@ import pytest
 
 from fleet.errors import Fenced
 from fleet.state.keys import FleetKeys
+from fleet.state.known_pools import UNSIGNED, KnownPools, mark_of
 from fleet.state.registry import ConfigRevision
 from tests.lua.stage import Stage
 
@@ -99,6 +100,44 @@ async def test_pools_are_remembered_until_they_are_forgotten(stage: Stage) -> No
     await registry.add_pools({"b", "c"})
     await registry.forget_pool("a")
     assert await registry.pools() == {"b", "c"}
+
+
+async def test_who_follows_the_pools_reads_them_only_when_one_came_or_went_or_has_another_secret(stage: Stage) -> None:
+    registry, known = stage.registry(), KnownPools(stage.registry())
+    await registry.publish_config(b"{}")
+    await registry.add_pools({"a": UNSIGNED, "b": mark_of("secret", "")})
+    assert await known.look()
+    assert not await known.look()
+    await registry.add_pools({"a": UNSIGNED})
+    assert not await known.look(), "nothing is new"
+    before = dict(known.marks)
+    await registry.add_pools({"b": mark_of("another", "")})
+    assert await known.look()
+    assert known.marks["a"] == before["a"] == UNSIGNED
+    assert known.marks["b"] != before["b"]
+    await registry.forget_pool("a")
+    assert await known.look()
+    assert known.marks.keys() == {"b"}
+    assert await stage.client.hkeys(FleetKeys.pool_marks) == ["b"]
+
+
+async def test_after_a_wipe_the_pools_are_read_again_though_as_many_came(stage: Stage) -> None:
+    registry, known = stage.registry(), KnownPools(stage.registry())
+    await registry.add_pools({"a": UNSIGNED})
+    assert await known.look()
+    await stage.client.flushall()
+    stage.advance(1)
+    await registry.add_pools({"z": UNSIGNED})
+    assert await known.look()
+    assert known.marks == {"z": UNSIGNED}
+
+
+async def test_any_number_of_pools_is_known(stage: Stage) -> None:
+    registry, known = stage.registry(), KnownPools(stage.registry())
+    codes = {f"P{number}": UNSIGNED for number in range(2500)}
+    await registry.add_pools(codes)
+    assert await known.look()
+    assert known.marks == codes
 
 
 async def test_redis_without_a_limit_is_not_full(stage: Stage) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import fakeredis
 import pytest
 
 from coordinator.publish import Publisher
+from fleet import signatures
 from fleet.alarms import Alarms
 from fleet.config import PoolConfig, RouterConfig
 from fleet.delivery.sign import Signer
 from fleet.signatures import Signatures, Unsignable
 from fleet.state.connect import Client
+from fleet.state.keys import FleetKeys
+from fleet.state.known_pools import UNSIGNED, KnownPools
+from fleet.state.observe import secrets_of
+from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 
@@ -23,12 +28,14 @@ class World:
         self.client = client
         self.alarms = Alarms(warnings=Warnings(client), source="worker")
         self.signatures = Signatures(client=client, alarms=self.alarms)
+        self.pools = KnownPools(Registry(client))
 
     async def publish(self, *pools: PoolConfig) -> None:
         await Publisher(client=self.client).publish(RouterConfig(pools=pools))
 
     async def signer(self, code: str) -> Signer | Unsignable | None:
-        await self.signatures.follow(await Registry(self.client).pools())
+        await self.pools.look()
+        await self.signatures.follow(self.pools.marks)
         return self.signatures.of(code)
 
     async def signs_with(self, code: str, secret: str) -> bool:
@@ -106,3 +113,32 @@ async def test_a_file_that_goes_away_stops_what_it_signed(world: World, tmp_path
     assert await world.signs_with("A", "one")
     file.unlink()
     assert isinstance(await world.signer("A"), Unsignable)
+
+
+async def test_only_pools_whose_secret_changed_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    async def watched(client: Client, codes: Sequence[str]) -> dict[str, tuple[str, str]]:
+        read.extend(codes)
+        return await secrets_of(client, codes)
+
+    monkeypatch.setattr(signatures, "secrets_of", watched)
+    await world.publish(pool("A", "one"), pool("B", "two"), pool("C"))
+    await world.signer("A")
+    await world.publish(pool("A", "one"), pool("B", "another"), pool("C"), pool("D"))
+    assert await world.signs_with("B", "another")
+    assert await world.signs_with("A", "one")
+    assert sorted(read) == ["A", "B", "B"]
+
+
+async def test_a_pool_that_an_earlier_version_made_known_is_read_at_each_revision(world: World) -> None:
+    await Pool(world.client, "OLD").configure("1", PoolSettings(1, 50, secret="one"))
+    await world.client.sadd(FleetKeys.pools, "OLD")
+    assert await world.signs_with("OLD", "one")
+    await Pool(world.client, "OLD").configure("2", PoolSettings(1, 50, secret="two"))
+    await Registry(world.client).publish_config(b"{}")
+    assert await world.signs_with("OLD", "two")
+    # Beside pools with marks it has none.
+    await Registry(world.client).add_pools({"NEW": UNSIGNED})
+    assert await world.signs_with("OLD", "two")
+    assert await world.signer("NEW") is None

@@ -1,0 +1,61 @@
+"""Which pools there are, read again only when that changed: ten thousand may be followed by a hundred workers."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fleet.state.connect import translated
+from fleet.state.keys import FleetKeys
+from fleet.state.registry import Registry
+
+UNSIGNED = "0"
+"""The mark of a pool that signs nothing."""
+_READ_AT_ONCE = 1000
+"""Some 2 ms of whoever reads."""
+
+
+class KnownPools:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._seen: tuple[str, str] | None = None
+        self.marks: dict[str, str] = {}
+        """Code → its mark: as long as that is the same, its secret is."""
+
+    async def look(self) -> bool:
+        """Whether there is anything new. One small call where there is not."""
+        revision, counted = seen = await self._registry.pools_version()
+        if seen == self._seen and counted:
+            return False
+        marks = await self._read(FleetKeys.pool_marks) if counted else {}
+        # A syncer of an earlier version marks none: what is not marked is another one at each revision.
+        unknown = f"?{revision}"
+        self.marks = {code: marks.get(code, unknown) for code in await self._codes()}
+        changed, self._seen = seen != self._seen, seen
+        return changed or not counted
+
+    async def _codes(self) -> list[str]:
+        found: dict[str, None] = {}
+        cursor = 0
+        while True:
+            with translated():
+                cursor, page = await self._registry.client.sscan(FleetKeys.pools, cursor, count=_READ_AT_ONCE)
+            found |= dict.fromkeys(page)
+            if not cursor:
+                return list(found)
+
+    async def _read(self, key: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        cursor = 0
+        while True:
+            with translated():
+                cursor, page = await self._registry.client.hscan(key, cursor, count=_READ_AT_ONCE)
+            found |= page
+            if not cursor:
+                return found
+
+
+def mark_of(secret: str, secret_file: str) -> str:
+    """It says nothing of the secret, and stands where that stands anyway."""
+    if not secret and not secret_file:
+        return UNSIGNED
+    return hashlib.sha256(f"{secret}\0{secret_file}".encode()).hexdigest()[:16]
