@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections import Counter
@@ -20,7 +21,7 @@ from fleet.outcome import CASCADE_RETRY_S, QUEUE_FULL_RETRY_S
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
-from fleet.state.pool import Pool
+from fleet.state.pool import AWAY_GRACE_MS, Pool
 from fleet.state.queue import Queue, Tracking
 
 log = logging.getLogger("fleet.coordinator")
@@ -58,6 +59,7 @@ class Admission:
         self._on_room = on_room
         self._alarms = alarms
         self._counts = counts
+        self._grace_ms = max(source.visibility_ms, source.crash_wait_ms) + AWAY_GRACE_MS
         self._pools: dict[str, Pool] = {}
         self._told_full: dict[str, tuple[float, int]] = {}
         """Pool → when the log was told that it is full, and how many messages it refused since."""
@@ -132,10 +134,12 @@ class Admission:
         returned: list[tuple[Routed, Tracking, int]] = []
         for first in range(0, len(entries), SUBMIT_MOST):
             part = entries[first : first + SUBMIT_MOST]
-            answer = await pool.submit(name, self._queue.epoch, part)
+            answer = await pool.submit(name, self._queue.epoch, part, grace_ms=self._grace_ms)
             if answer.tag == "stale":
                 raise Fenced(f"queue {name} has another owner")
-            returned += [(*share[first + i], CASCADE_RETRY_S) for i in sorted(answer.cascaded)]
+            waits_s = dict.fromkeys(answer.cascaded, CASCADE_RETRY_S)
+            waits_s |= {i: math.ceil(ms / 1000) for i, ms in answer.behind.items()}
+            returned += [(*share[first + i], waits_s[i]) for i in sorted(waits_s)]
             if answer.tag != "ok":
                 return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
             self._on_room(code, answer.room, len(part))

@@ -10,11 +10,13 @@ from typing import Any
 from fleet.message import Message, decode, encode
 from fleet.sources.base import Outgoing, Publisher, Received, Source
 from fleet.state.entry import nack, outbox_item
-from fleet.state.pool import Claim, Pool, Settlement, failed
+from fleet.state.operate import PoolByHand
+from fleet.state.pool import Claim, Pool, Settlement, failed, held
 from tests.acceptance.intake import Intake, an_intake
 
 WITHIN_S = 30.0
 TTL_MS = 60_000
+TAIL_MS = 1500
 
 
 class Flow:
@@ -124,3 +126,16 @@ async def what_comes_while_the_head_fails_goes_back(flow: Flow) -> None:
     assert await flow.claim() is None
     await flow.apply()
     assert await flow.deliver(3) == ["m1", "m2", "m3"]
+
+
+async def a_tail_that_went_back_is_not_overtaken(flow: Flow) -> None:
+    """In a pool that holds what fails, and is too small for the group."""
+    await flow.send(*(f"m{n}" for n in range(6)))
+    await flow.take(6)
+    claimed = await flow.claim()
+    assert claimed is not None
+    await flow.settle(Settlement(claimed.group, claimed.epoch, [], held(TAIL_MS)))
+    await flow.send("m6", "m7")
+    # What the pool kept is through before the tail comes again.
+    assert await PoolByHand(flow.pool.client, flow.pool.code).release("g") == "released"
+    assert await flow.deliver(8) == [f"m{n}" for n in range(8)]

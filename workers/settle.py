@@ -28,7 +28,7 @@ from fleet.outcome import (
 )
 from fleet.state.connect import Client
 from fleet.state.entry import ACK, nack, outbox_item, park
-from fleet.state.pool import failed, held
+from fleet.state.pool import failed, fenced, held
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from workers.claim import GroupLease, PoolLink
@@ -59,7 +59,7 @@ def settle(lease: GroupLease, outcome: Outcome) -> bool:
         case Unreachable(reason=reason) | NotSent(reason=reason):
             return _fail(lease, retry_delay_s(None), reason, counts=False)
         case Refenced():
-            lease.link.end(lease, str(FENCED_PAUSE_MS))
+            lease.link.end(lease, fenced(FENCED_PAUSE_MS))
             return False
         case _:
             assert_never(outcome)

@@ -56,6 +56,19 @@ class PoolKeys:
         return self._key("later")
 
     @property
+    def in_place(self) -> str:
+        return self._key("in_place")
+
+    @property
+    def away(self) -> str:
+        return self._key("away")
+
+    @property
+    def away_lane(self) -> str:
+        """Prefix of the list of what went back of a lane, behind `r` or `h`."""
+        return self._key("a:")
+
+    @property
     def high(self) -> str:
         return self._key("high")
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fleet.outcome import QUEUE_FULL_RETRY_S
 from fleet.state.connect import Client, translated
 from fleet.state.entry import ITEM_SEP, Entry, Tier, unpack
 from fleet.state.keys import PoolKeys
@@ -13,6 +14,8 @@ from fleet.state.scripts import SEP, script
 
 SHARE = 50
 """Messages of one batch are taken by a pool in shares of this many, each whole or not at all."""
+AWAY_GRACE_MS = 60_000
+"""What went back to its source may be as late as this. A source whose owner died may need its visibility besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Settlement:
 def held(delay_ms: int) -> str:
     """Release the lease; its head failed, and is tried again in place after the delay."""
     return f"h{delay_ms}"
+
+
+def fenced(delay_ms: int) -> str:
+    """Release the lease: its endpoint refused its epoch, and is asked again under another after the delay."""
+    return f"f{delay_ms}"
 
 
 def failed(cascade_ms: int, batch: str, queue: str = "") -> str:
@@ -88,6 +96,9 @@ class Submitted:
     accepted: int
     room: int
     cascaded: frozenset[int]
+    behind: dict[int, int]
+    """Which may not go before older messages of their group that are not here, or wait: after how many ms they may
+    come again."""
 
 
 class Pool:
@@ -147,13 +158,18 @@ class Pool:
             self._exchange_keys = worker, keys
         return self._exchange_keys[1]
 
-    async def submit(self, queue: str, owner_epoch: str, entries: Sequence[Entry]) -> Submitted:
-        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, SHARE]
+    async def submit(
+        self, queue: str, owner_epoch: str, entries: Sequence[Entry], *, grace_ms: int = AWAY_GRACE_MS
+    ) -> Submitted:
+        """`grace_ms`: of what went back, how long after its delay newer messages of its group wait for it."""
+        full_ms = QUEUE_FULL_RETRY_S * 1000
+        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, SHARE, full_ms, grace_ms]
         for entry in entries:
             arguments += entry.fields()
         s = script("submit")
-        tag, accepted, room, cascaded = await s(self.client, s.keys_of(self.keys), arguments)
-        return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded))
+        tag, accepted, room, cascaded, behind = await s(self.client, s.keys_of(self.keys), arguments)
+        waits = {i - 1: int(ms) for i, ms in zip(behind[0::2], behind[1::2], strict=True)}
+        return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded), waits)
 
     async def renew(self, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
         """Keep (group, epoch) leases; returns the groups that are lost."""

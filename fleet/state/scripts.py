@@ -1,4 +1,7 @@
-"""Lua scripts as files: loaded once, called by their digest, their contract read from their header."""
+"""Lua scripts as files: loaded once, called by their digest, their contract read from their header.
+
+Before each stands the prelude, and before those whose header says `WITH` the files of `lua/with/` that it names.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ class Script:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.source = _read("prelude") + "\n" + _read(name)
+        parts = ["prelude", *(f"with/{part}" for part in _header(_read(name), "WITH")), name]
+        self.source = "\n".join(map(_read, parts))
         self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self.keys = _header(_read(name), "KEYS")
         self.arguments = _header(_read(name), "ARGV")

@@ -36,6 +36,9 @@ class SqsFifoKit:
         ),
         "what_lapsed_in_the_pool_is_not_overtaken_by_what_came_after_it": _LAPSES,
         "what_comes_while_the_head_of_its_group_fails_waits_for_it": _LAPSES,
+        "the_tail_of_a_group_that_waits_in_place_is_not_overtaken": (
+            "moto shows newer messages beside nacked ones of their group; AWS does not, nor does the strict responder"
+        ),
     }
     short_ms = 1000
     fifo: ClassVar[bool] = True

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from fleet.sources.base import Outgoing
-from tests.flow import Flow, flowing, what_comes_while_the_head_fails_goes_back, what_lapsed_is_not_overtaken
+from tests.flow import (
+    Flow,
+    a_tail_that_went_back_is_not_overtaken,
+    flowing,
+    what_comes_while_the_head_fails_goes_back,
+    what_lapsed_is_not_overtaken,
+)
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
 from tests.moto_server import aws_settings
 from tests.servers import RedisServer, free_port
@@ -24,6 +30,15 @@ def uri(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     with aws_settings(), running_strict_sqs(tmp_path, port=port, fifo=True):
         yield uri_of(port, fifo=True)
+
+
+async def test_the_tail_of_a_group_that_waits_in_place_is_not_overtaken(uri: str, redis_server: RedisServer) -> None:
+    async with (
+        a_publisher(uri) as publisher,
+        a_source(uri) as source,
+        flowing(publisher, source, redis_server.url, capacity=8, on_failure="hold") as flow,
+    ):
+        await a_tail_that_went_back_is_not_overtaken(flow)
 
 
 @pytest.mark.parametrize("case", [what_lapsed_is_not_overtaken, what_comes_while_the_head_fails_goes_back])

@@ -36,6 +36,8 @@ class ModelPool:
     ready: list[str] = field(default_factory=list)
     leases: dict[str, ModelLease] = field(default_factory=dict)
     later: dict[str, int] = field(default_factory=dict)
+    in_place: dict[str, int] = field(default_factory=dict)
+    """How many messages of each lane that rests were there when it began to, or came since."""
     failed: dict[tuple[str, str], int] = field(default_factory=dict)
     permits: list[int] = field(default_factory=list)
     outboxes: dict[str, dict[int, set[str]]] = field(default_factory=dict)
@@ -59,39 +61,50 @@ class ModelPool:
     def most(self) -> int:
         return max(self.capacity, self.promised[0]) if self.promised[1] > self.now_ms else self.capacity
 
-    def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
-        """In shares: (how many from the front were taken, which of them are cascaded)."""
+    def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int], dict[int, int]]:
+        """In shares: (how many from the front were taken, which are cascaded, which come too early and by how much)."""
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.now_ms}
-        share, accepted, cascaded = min(SHARE, self.most()), 0, set[int]()
+        share, accepted, cascaded, behind = min(SHARE, self.most()), 0, set[int](), dict[int, int]()
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
-            taken, marked = self._submit_share(part)
+            taken, marked, early = self._submit_share(part)
             if taken < len(part):
                 break
             accepted += taken
             cascaded |= {first + i for i in marked}
-        return accepted, cascaded
+            behind |= {first + i: ms for i, ms in early.items()}
+        return accepted, cascaded, behind
 
-    def _submit_share(self, entries: Sequence[Entry]) -> tuple[int, set[int]]:
+    def _may_rest(self, lane: str, joining: Sequence[Entry]) -> bool:
+        """Whether one more may wait in place with its lane, and with all others that do."""
+        of_lane = self.in_place[lane] + sum(entry.lane == lane for entry in joining)
+        of_all = sum(self.in_place.values()) + sum(entry.lane in self.in_place for entry in joining)
+        return of_lane < max(1, self.capacity // 4) and of_all < max(1, self.capacity // 2)
+
+    def _submit_share(self, entries: Sequence[Entry]) -> tuple[int, set[int], dict[int, int]]:
         fresh: dict[str, Entry] = {}
-        cascaded = set()
+        cascaded, behind = set(), {}
         for i, entry in enumerate(entries):
             if entry.key in self.entries or entry.key in fresh:
                 continue
             if (entry.batch, entry.lane) in self.failed:
                 cascaded.add(i)
+            elif entry.lane in self.in_place and not self._may_rest(entry.lane, list(fresh.values())):
+                behind[i] = max(1000, self.later[entry.lane] - self.now_ms)
             else:
                 fresh[entry.key] = entry
         if fresh and len(self.entries) + len(fresh) > self.most():
-            return 0, set()
+            return 0, set(), {}
         for key, entry in fresh.items():
+            if entry.lane in self.in_place:
+                self.in_place[entry.lane] += 1
             idle = not self.has_messages(entry.lane) and entry.lane not in self.leases
             self.entries[key] = entry
             self.lists["h" if entry.high_priority else "r"].setdefault(entry.lane, []).append(key)
             if idle:
                 assert entry.lane not in self.later
                 self.ready.append(entry.lane)
-        return len(entries), cascaded
+        return len(entries), cascaded, behind
 
     # Settle -------------------------------------------------------------------------------------
 
@@ -126,13 +139,27 @@ class ModelPool:
                     if settlement.release == "ready" or "\x1f" in settlement.release:
                         again.append(settlement.group)
                     else:
-                        self.later[settlement.group] = self.now_ms + int(settlement.release)
+                        cascaded += self._rest(settlement.group, int(settlement.release))
         settled.update(cascaded)
         if settled:
             assert call not in outbox, "a call settles once"
             outbox[call] = settled
         self.ready += again
         return refused, yields, cascaded
+
+    def _rest(self, lane: str, delay_ms: int) -> list[str]:
+        """It waits in place with its share of the pool; the end of it, or all of it, goes back."""
+        most = min(max(1, self.capacity // 4), max(1, self.capacity // 2) - sum(self.in_place.values()))
+        high = list(self.waiting(lane, "h"))
+        stay = max(most - len(high), 0 if high else 1)
+        back = self.waiting(lane, "r")[stay:] if most >= 1 else high + self.waiting(lane, "r")
+        items = [outbox_item(self.entries[key], nack(delay_ms)) for key in back]
+        for key in list(back):
+            self._forget(key)
+        if self.has_messages(lane):
+            self.later[lane] = self.now_ms + delay_ms
+            self.in_place[lane] = len(self.waiting(lane, "h")) + len(self.waiting(lane, "r"))
+        return items
 
     def _take(self, settlement: Settlement, tier: str) -> bool:
         keys = self.waiting(settlement.group, tier)
@@ -173,6 +200,7 @@ class ModelPool:
         for at_ms, group in sorted((at, g) for g, at in self.later.items()):
             if at_ms <= self.now_ms:
                 del self.later[group]
+                del self.in_place[group]
                 self.ready.append(group)
         if self.paused:
             return []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from fleet.state.entry import ACK, nack, outbox_item, park
-from fleet.state.pool import Settlement, held
+from fleet.state.operate import PoolByHand
+from fleet.state.pool import Settlement, fenced, held
 from tests.lua.stage import (
+    OWNER_EPOCH,
     TTL_MS,
     Stage,
     broker_ids,
@@ -150,3 +152,71 @@ async def test_a_call_tells_what_the_pool_does_after_a_failure(stage: Stage) -> 
     pool = await stage.pool(on_failure="park", park_after=3, draining=True)
     policy = (await pool.exchange("w", ttl_ms=TTL_MS)).policy
     assert (policy.on_failure, policy.park_after, policy.draining) == ("park", 3, True)
+
+
+async def test_all_that_wait_in_place_keep_half_of_the_pool_and_the_rest_goes_back_whole(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=20, capacity=20)
+    await submit(pool, [message for group in "abcd" for message in in_group(4, group)])
+    claims = await claim(pool, 4)
+    answer = await settle(pool, *(Settlement(c.group, c.epoch, [], held(10)) for c in claims))
+    assert [item.split("\x1f")[1] for item in answer.cascaded] == ["c2", "c3", "d0", "d1", "d2", "d3"]
+    assert await pool.room() == 10
+    stage.advance(10)
+    assert await drain(pool) == [f"{group}{i}" for group, n in (("a", 4), ("b", 4), ("c", 2)) for i in range(n)]
+    assert not await stage.client.exists(pool.keys.in_place)
+
+
+async def test_groups_that_their_endpoint_always_refuses_as_fenced_leave_room_for_others(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=100, capacity=100)
+    await submit(pool, in_groups(100, "fenced"))
+    claims = await claim(pool, 100)
+    answer = await settle(pool, *(Settlement(c.group, c.epoch, [], fenced(1_000)) for c in claims))
+    assert len(answer.cascaded) == 50
+    assert {item.rsplit("\x1f", 1)[1] for item in answer.cascaded} == {nack(30_000)}
+    assert await pool.room() == 50
+
+
+async def test_a_group_that_is_refused_as_fenced_ten_times_in_a_row_goes_back(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    for refusals in range(1, 10):
+        claimed = await claim_one(pool)
+        assert claimed.entries[0].tries == 0, "it says nothing of the message"
+        assert (await settle(pool, Settlement("g", claimed.epoch, [], fenced(10)))).cascaded == [], refusals
+        stage.advance(10)
+    claimed = await claim_one(pool)
+    answer = await settle(pool, Settlement("g", claimed.epoch, [], fenced(10)))
+    assert answer.cascaded == [outbox_item(message, nack(30_000)) for message in in_group(2)]
+    assert await stage.client.exists(pool.keys.tries, pool.keys.later, pool.keys.in_place) == 0
+
+
+async def test_a_delivery_between_two_refusals_begins_the_count_anew(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    for release in [fenced(10)] * 9 + ["ready"] + [fenced(10)] * 9:
+        claimed = await claim_one(pool)
+        items = [outbox_item(claimed.entries[0], ACK)] if release == "ready" else []
+        assert (await settle(pool, Settlement("g", claimed.epoch, items, release))).cascaded == []
+        stage.advance(10)
+    assert await drain(pool) == ["g1"]
+    assert not await stage.client.exists(pool.keys.tries)
+
+
+async def test_a_group_that_waits_in_place_takes_no_more_than_its_share_meanwhile(stage: Stage) -> None:
+    pool = await stage.pool(capacity=20)
+    await submit(pool, in_group(3))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    answer = await pool.submit("q", OWNER_EPOCH, [*in_group(6), *in_groups(1, "other")])
+    assert (answer.accepted, answer.behind) == (7, {5: 5_000})
+    stage.advance(5_000)
+    assert sorted(await drain(pool)) == ["g0", "g1", "g2", "g3", "g4", "other0"]
+
+
+async def test_a_group_that_is_let_go_by_hand_counts_no_more_among_those_that_wait(stage: Stage) -> None:
+    pool = await stage.pool(capacity=20)
+    await submit(pool, in_group(5))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
+    assert await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).release("g") == "released"
+    assert not await stage.client.exists(pool.keys.in_place)

@@ -83,8 +83,9 @@ class PoolMachine(RuleBasedStateMachine):
             batch.append(new)
         answer = self.run(self.pool.submit("q", OWNER_EPOCH, batch))
         known = set(self.model.entries)
-        accepted, cascaded = self.model.submit(batch)
+        accepted, cascaded, behind = self.model.submit(batch)
         assert (answer.tag, answer.accepted, set(answer.cascaded)) == ("ok", accepted, cascaded)
+        assert answer.behind == behind
         assert answer.room == max(0, self.model.capacity - len(self.model.entries))
         self.taken |= {outbox_item(e, "") for key, e in self.model.entries.items() if key not in known}
 
@@ -234,6 +235,7 @@ class PoolMachine(RuleBasedStateMachine):
             "ready": await client.lrange(keys.ready, 0, -1),
             "leases": dict(await client.zrange(keys.leases, 0, -1, withscores=True)),
             "later": dict(await client.zrange(keys.later, 0, -1, withscores=True)),
+            "in_place": {lane: int(count) for lane, count in (await client.hgetall(keys.in_place)).items()},
             "owners": await client.hgetall(keys.owners),
             "high": await client.smembers(keys.high),
             "entries": await client.hgetall(keys.entries),
@@ -257,6 +259,7 @@ class PoolMachine(RuleBasedStateMachine):
             g: f"{lease.epoch}\x1f{lease.tier}\x1f{lease.worker}" for g, lease in model.leases.items()
         }
         assert state["later"] == model.later
+        assert state["in_place"] == ({**model.in_place, "\x1f": sum(model.in_place.values())} if model.in_place else {})
         assert (state["r"], state["h"]) == (model.lists["r"], model.lists["h"])
         assert state["entries"] == {key: e.fields()[4] for key, e in model.entries.items()}
         for worker in ("w1", "w2"):

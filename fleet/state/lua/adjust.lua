@@ -1,11 +1,11 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
--- KEYS settings leases ready later
+-- KEYS settings leases ready later in_place
 -- ARGV concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
 --   per_slot, least: the capacity that a concurrency implies, where nobody gave another
 -- Returns {tag, concurrency, capacity, rate, 1 if anything changed}
 --   tag: `ok`, `unknown`, or `gone`: it drains because it is not configured any more, and cannot be opened
-local settings, leases, ready, later = unpack(KEYS)
+local settings, leases, ready, later, in_place = unpack(KEYS)
 local is = redis.call('HMGET', settings, 'concurrency', 'capacity', 'rate', 'draining', 'revision')
 if not is[1] then return { 'unknown', '', '', '', 0 } end
 local adjusted = string.find(is[5], '.', 1, true)
@@ -43,7 +43,7 @@ if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'flee
 -- As when the configuration drops it: nobody waits in a pool that is to become empty.
 if ARGV[3] == '1' then
   local waiting = redis.call('ZRANGE', later, 0, -1)
-  redis.call('DEL', later)
+  redis.call('DEL', later, in_place)
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end
 end
 if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(is[1]) then

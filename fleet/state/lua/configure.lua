@@ -1,9 +1,9 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- KEYS settings leases ready epochs later
+-- KEYS settings leases ready epochs later in_place
 -- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
-local settings, leases, ready, epochs, later = unpack(KEYS)
+local settings, leases, ready, epochs, later, in_place = unpack(KEYS)
 local now, revision, capacity = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
 local PROMISE_MS = 30000 -- longer than any poll waits
 
@@ -36,7 +36,7 @@ end
 -- What waits for another try gets it at once: a pool that is going away returns what fails to its source.
 if ARGV[7] ~= '' then
   local waiting = redis.call('ZRANGE', later, 0, -1)
-  redis.call('DEL', later)
+  redis.call('DEL', later, in_place)
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end
 end
 -- A raised limit or a lifted rate lets waiting groups go at once.

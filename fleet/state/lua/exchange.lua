@@ -1,29 +1,32 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- KEYS settings ready entries leases owners later high rate failed epochs tries outboxes outbox regular_group high_group
+-- WITH rest away
+-- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet call trims settlements …
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: group epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
 --   after a failure cascade_ms SEP batch SEP queue: give it back, and nack what it holds of that batch with that delay,
 --   or, where a queue is named, all that it holds of it: a source that holds groups shows none of it before the head;
---   or `h` and ms: its head failed and is tried again after them, in place, the group waits
+--   or `h` and ms: its head failed and is tried again after them, in place, the group waits; or `f` and ms: likewise, its
+--   endpoint refused the epoch. Of what waits in place the pool keeps a share, the rest goes back to its source
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries, waits}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
---   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings
+--   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings, and for what went back
 --   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
 --   policy: on_failure park_after draining; tries: place count … of those messages that failed in place before
 --   waits: lanes that wait for a permit of the rate since this call
-local settings, ready, entries, leases, owners, later, high, rate, failed, epochs, tries, outboxes, outbox,
-  regular_group, high_group = unpack(KEYS)
+local settings, ready, entries, leases, owners, later, in_place, high, rate, failed, epochs, tries, outboxes, outbox,
+  away, away_lane, regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local now = time_ms(ARGV[1])
 local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
 local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
 local SWEEP = 100
-local HELD_SHARE = 4 -- a group that is tried again in place keeps at most this part of the pool's capacity
+local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not take is no business of ours for a while
+local FENCED_BACK_MS = 30000
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
   'park_after', 'draining', 'limited')
@@ -82,18 +85,37 @@ local function take(list, items, gone)
   return true
 end
 
--- A group that waits for its head must not fill the pool: the end of it goes back to its source, in order.
-local function send_back_tail(group, delay_ms, moved, gone)
-  local list = regular_group .. group
-  local most = math.max(1, math.floor(tonumber(config[5] or 0) / HELD_SHARE))
-  if redis.call('LLEN', list) <= most then return end
-  local keys = redis.call('LRANGE', list, most, -1)
+-- What stands in a list behind the first `stay` goes back to its source, in order.
+local function send_back(group, tier, stay, delay_ms, moved, gone)
+  local list = (tier == 'h' and high_group or regular_group) .. group
+  local keys = redis.call('LRANGE', list, stay, -1)
+  if #keys == 0 then return end
   local values = hmget_many(entries, keys)
+  local ordered = {}
+  for i = #keys, 1, -1 do
+    if keeps_order(group, values[i], policy[1]) then ordered[#ordered + 1] = keys[i] end
+  end
   for i = 1, #keys do
-    moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. delay_ms
+    moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. text(delay_ms)
     gone[#gone + 1] = keys[i]
   end
-  redis.call('LTRIM', list, 0, most - 1)
+  if stay > 0 then redis.call('LTRIM', list, 0, stay - 1) else redis.call('DEL', list) end
+  if stay == 0 and tier == 'h' then redis.call('SREM', high, group) end
+  if #ordered > 0 then send_away(away, away_lane, tier .. group, 'LPUSH', ordered, now + delay_ms) end
+end
+
+-- A lane waits for its head. It must not fill the pool, nor may all that wait.
+local function rest_or_go_back(group, delay_ms, back_ms, stays, moved, gone)
+  local capacity = tonumber(config[5] or 0)
+  local most = math.min(part_of(capacity, LANE_SHARE), part_of(capacity, REST_SHARE) - resting(in_place))
+  if not stays or most < 1 then
+    send_back(group, 'h', 0, back_ms, moved, gone)
+    send_back(group, 'r', 0, back_ms, moved, gone)
+    return
+  end
+  local highs = redis.call('LLEN', high_group .. group)
+  send_back(group, 'r', math.max(most - highs, highs > 0 and 0 or 1), delay_ms, moved, gone)
+  rest_until(later, in_place, group, now + delay_ms, highs + redis.call('LLEN', regular_group .. group))
 end
 
 local function is_empty(group)
@@ -101,7 +123,8 @@ local function is_empty(group)
 end
 
 local any_high = redis.call('EXISTS', high) == 1
-local refused, yields, cascaded, settled, gone, freed, again = {}, {}, {}, {}, {}, {}, {}
+local any_tries = redis.call('EXISTS', tries) == 1
+local refused, yields, cascaded, settled, gone, freed, again, taken_again = {}, {}, {}, {}, {}, {}, {}, {}
 local plans, groups = {}, {}
 for i = 1, settlements do
   local items = {}
@@ -135,6 +158,7 @@ for i = 1, settlements do
     end
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
+      if any_tries then taken_again[#taken_again + 1] = SEP .. group end
       if cascade_ms then
         redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
         redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
@@ -159,25 +183,32 @@ for i = 1, settlements do
       if not is_empty(group) then
         if release == 'ready' then
           again[#again + 1] = group
-        elseif string.sub(release, 1, 1) == 'h' then
-          local delay_ms = string.sub(release, 2)
-          local head = redis.call('LINDEX', list, 0)
-          if head then redis.call('HINCRBY', tries, head, 1) end
-          send_back_tail(group, delay_ms, cascaded, gone)
-          redis.call('ZADD', later, now + tonumber(delay_ms), group)
         else
-          redis.call('ZADD', later, now + tonumber(release), group)
+          local kind, delay_ms = string.match(release, '^(%a?)(%d+)$')
+          delay_ms = tonumber(delay_ms)
+          local back_ms, stays = delay_ms, true
+          if kind == 'h' then
+            local head = redis.call('LINDEX', list, 0)
+            if head then redis.call('HINCRBY', tries, head, 1) end
+          elseif kind == 'f' then
+            -- Under a name that no message has: the lane, whatever is at its head.
+            stays = redis.call('HINCRBY', tries, SEP .. group, 1) < FENCED_MOST
+            back_ms = math.max(delay_ms, FENCED_BACK_MS)
+          end
+          any_tries = any_tries or kind ~= ''
+          rest_or_go_back(group, delay_ms, back_ms, stays, cascaded, gone)
+          if kind == 'f' and is_empty(group) then taken_again[#taken_again + 1] = SEP .. group end
         end
       end
     end
   end
 end
 for i = 1, #cascaded do settled[#settled + 1] = cascaded[i] end
-local any_tries = redis.call('EXISTS', tries) == 1
 if #gone > 0 then
   call_many('HDEL', entries, gone)
   if any_tries then call_many('HDEL', tries, gone) end
 end
+if any_tries then call_many('HDEL', tries, taken_again) end
 if #freed > 0 then
   call_many('ZREM', leases, freed)
   call_many('HDEL', owners, freed)
@@ -215,7 +246,7 @@ if #lapsed > 0 then
 end
 local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, SWEEP)
 if #due > 0 then
-  redis.call('ZREM', later, unpack(due))
+  rise(later, in_place, due)
   redis.call('RPUSH', ready, unpack(due))
 end
 if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {}, 0 } end

@@ -1,17 +1,18 @@
 -- recall: take back what a pool holds of one queue, a page of groups a call, but for those that are leased.
--- KEYS ready later entries high tries regular_group high_group
+-- WITH rest away
+-- KEYS ready later in_place entries high tries away away_lane regular_group high_group
 -- ARGV queue most at
 --   most: groups to look at; at: '' for those that are ready, from the head of the list, where those that stay go to its
 --   end; else a place among those that wait for a time, from which on
 -- Returns {groups looked at, how many of them stay, broker_id token …}, the messages in the order of each group
-local ready, later, entries, high, tries, regular_group, high_group = unpack(KEYS)
+local ready, later, in_place, entries, high, tries, away, away_lane, regular_group, high_group = unpack(KEYS)
 local queue, most, at = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local prefix = queue .. SEP
 local MESSAGES = 2000 -- after so many no further group is looked at: others wait for this script
 local answer, gone = { 0, 0 }, {}
 
--- Takes this queue's messages out of one list.
-local function take_out(list)
+-- Takes this queue's messages out of one list. Where later ones of the lane are away, these are now too, before them.
+local function take_out(list, name)
   local keys = redis.call('LRANGE', list, 0, -1)
   local values = hmget_many(entries, keys)
   local stay = {}
@@ -25,6 +26,12 @@ local function take_out(list)
     end
   end
   if #stay < #keys then
+    local due_ms = redis.call('ZSCORE', away, name)
+    if due_ms then
+      local back = {}
+      for i = #gone, #gone - (#keys - #stay) + 1, -1 do back[#back + 1] = gone[i] end
+      send_away(away, away_lane, name, 'LPUSH', back, tonumber(due_ms))
+    end
     redis.call('DEL', list)
     if #stay > 0 then call_many('RPUSH', list, stay) end
   end
@@ -32,9 +39,9 @@ end
 
 -- True where the group has messages of other queues left.
 local function visit(group)
-  take_out(high_group .. group)
+  take_out(high_group .. group, 'h' .. group)
   if redis.call('EXISTS', high_group .. group) == 0 then redis.call('SREM', high, group) end
-  take_out(regular_group .. group)
+  take_out(regular_group .. group, 'r' .. group)
   return redis.call('EXISTS', regular_group .. group, high_group .. group) > 0
 end
 
@@ -53,8 +60,8 @@ end
 if at == '' then
   if looked > 0 then redis.call('LTRIM', ready, looked, -1) end
   if #stayed > 0 then call_many('RPUSH', ready, stayed) end
-elseif #over > 0 then
-  call_many('ZREM', later, over)
+else
+  rise(later, in_place, over)
 end
 if #gone > 0 then
   call_many('HDEL', entries, gone)

@@ -1,10 +1,12 @@
 -- release: let a group that waits for a time be claimed at once, before all others.
--- KEYS settings ready leases later regular_group high_group
+-- WITH rest
+-- KEYS settings ready leases later in_place regular_group high_group
 -- ARGV group
 -- Returns `released`, or why there was nothing to do: `leased`, `ready`, or `none` where it has no messages
-local settings, ready, leases, later, regular_group, high_group = unpack(KEYS)
+local settings, ready, leases, later, in_place, regular_group, high_group = unpack(KEYS)
 local group = ARGV[1]
-if redis.call('ZREM', later, group) == 1 then
+if redis.call('ZSCORE', later, group) then
+  rise(later, in_place, { group })
   redis.call('LPUSH', ready, group)
   redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
   return 'released'

@@ -1,10 +1,11 @@
 -- skip: put the message at the head of a group aside, unless somebody delivers it now.
--- KEYS settings ready entries leases owners later high tries outboxes outbox regular_group high_group
+-- WITH rest
+-- KEYS settings ready entries leases owners later in_place high tries outboxes outbox regular_group high_group
 -- ARGV now_ms operator group key value letter
 --   operator: in whose outbox it stands until it has reached its queue; key and value: of the entry that is meant
 -- Returns {tag, until_ms}
 --   tag: `skipped`; `leased` until then, if not renewed; `changed`: that message is not at the head (any more)
-local settings, ready, entries, leases, owners, later, high, tries, outboxes, outbox, regular_group,
+local settings, ready, entries, leases, owners, later, in_place, high, tries, outboxes, outbox, regular_group,
   high_group = unpack(KEYS)
 local now, operator, group, key, value = time_ms(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -17,14 +18,15 @@ if redis.call('LINDEX', list, 0) ~= key or redis.call('HGET', entries, key) ~= v
 -- Redis may be full, and this frees: free first, and the rest is allowed.
 redis.call('LPOP', list)
 redis.call('HDEL', entries, key)
-redis.call('HDEL', tries, key)
+redis.call('HDEL', tries, key, SEP .. group)
 if is_high and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
 -- Who held a lease that lapsed is refused from here on, as if the group had been claimed.
 if deadline then
   redis.call('ZREM', leases, group)
   redis.call('HDEL', owners, group)
 end
-local waited = redis.call('ZREM', later, group) == 1
+local waited = redis.call('ZSCORE', later, group)
+if waited then rise(later, in_place, { group }) end
 local code = string.match(settings, '^{p:(.*)}:settings$')
 if redis.call('EXISTS', regular_group .. group, high_group .. group) == 0 then
   redis.call('LREM', ready, 0, group)

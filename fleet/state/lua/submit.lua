@@ -1,24 +1,102 @@
 -- submit: append messages of one source queue to their groups' queues, in shares taken or refused whole.
--- KEYS settings ready entries leases later high failed epochs regular_group high_group
--- ARGV now_ms queue owner_epoch share entry …, five fields an entry: key group tier batch value
--- Returns {tag, accepted, room, cascaded}
+-- WITH rest away
+-- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_group high_group
+-- ARGV now_ms queue owner_epoch share full_ms grace_ms entry …, five fields an entry: key group tier batch value
+--   full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
+-- Returns {tag, accepted, room, cascaded, behind}
 --   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner
 --   accepted: how many from the front were taken (or were held already); the rest did not fit
 --   cascaded: indices of those whose batch and group has failed meanwhile, not taken
-local settings, ready, entries, leases, later, high, failed, epochs, regular_group, high_group = unpack(KEYS)
+--   behind: index ms …, of those not taken because older messages of their group are away, or because their group waits
+--   in place and has its share of the pool; they may come again after that
+local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_group,
+  high_group = unpack(KEYS)
 local now, queue, owner_epoch, share = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local full_ms, grace_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 local FIELDS = 5
-local count = (#ARGV - 4) / FIELDS
+local AWAY_MOST = 10000
+local LEAST_MS = 1000 -- who comes too early comes again soon, and not at once for ever
+local count = (#ARGV - 6) / FIELDS
 
 local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
-  'promised_until')
-if not config[1] then return { 'unknown', 0, 0, {} } end
-if config[3] then return { 'draining', 0, 0, {} } end
+  'promised_until', 'on_failure')
+if config[1] and config[3] then return { 'draining', 0, 0, {}, {} } end
 
 -- A queue's new owner raises this before it reconciles: whatever an older one still sends is refused.
 local known = tonumber(redis.call('HGET', epochs, 'q:' .. queue) or 0)
-if owner_epoch < known then return { 'stale', 0, 0, {} } end
+if owner_epoch < known then return { 'stale', 0, 0, {}, {} } end
+
+-- What is away ------------------------------------------------------------------------------------
+
+-- Of each lane and tier in this call: the keys that are away, from `at` on, and what this call adds to them.
+local marks, names = {}, {}
+local any_away = redis.call('EXISTS', away) == 1
+local any_marks = any_away
+
+local function mark_of(name)
+  local mark = marks[name]
+  if mark == nil then
+    mark = { at = 1, keys = {}, due = now }
+    local due = any_away and redis.call('ZSCORE', away, name)
+    if due and now <= tonumber(due) + grace_ms then
+      mark.due, mark.keys = tonumber(due), redis.call('LRANGE', away_lane .. name, 0, -1)
+    elseif due then
+      mark.void = true -- its source lost or dropped it: the group goes on
+    end
+    mark.before = #mark.keys
+    mark.there = {}
+    for i = 1, #mark.keys do mark.there[mark.keys[i]] = true end
+    marks[name] = mark
+    names[#names + 1] = name
+  end
+  return mark
+end
+
+-- It goes back to its source, and whatever comes after it waits for it.
+local function note_away(name, key, due_ms)
+  local mark = mark_of(name)
+  any_marks = true
+  -- Beyond so many of one lane newer ones wait all the same, and are not told apart.
+  if not mark.there[key] and #mark.keys < AWAY_MOST then
+    mark.there[key] = true
+    mark.keys[#mark.keys + 1] = key
+  end
+  mark.due = math.max(mark.due, due_ms)
+end
+
+local function note_refused(from, on_failure, due_ms)
+  for i = from, count do
+    local base = 6 + (i - 1) * FIELDS
+    if keeps_order(ARGV[base + 2], ARGV[base + 5], on_failure)
+      and redis.call('HEXISTS', entries, ARGV[base + 1]) == 0 then
+      note_away(ARGV[base + 3] .. ARGV[base + 2], ARGV[base + 1], due_ms)
+    end
+  end
+end
+
+local function write_marks()
+  for _, name in ipairs(names) do
+    local mark = marks[name]
+    if mark.void then redis.call('DEL', away_lane .. name) end
+    if mark.at > 1 and mark.before > 0 then redis.call('LTRIM', away_lane .. name, mark.at - 1, -1) end
+    if mark.at > #mark.keys then
+      if mark.void or mark.before > 0 then redis.call('ZREM', away, name) end
+    elseif #mark.keys > mark.before or mark.changed then
+      local more = { unpack(mark.keys, math.max(mark.at, mark.before + 1)) }
+      send_away(away, away_lane, name, 'RPUSH', more, mark.due)
+    end
+  end
+end
+
+if not config[1] then
+  -- Whoever is configured next under this code gets them in their order.
+  note_refused(1, 'hold', now)
+  write_marks()
+  return { 'unknown', 0, 0, {}, {} }
+end
 if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) end
+
+-- What is taken -----------------------------------------------------------------------------------
 
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
@@ -26,32 +104,71 @@ local most = tonumber(config[6] or 0) > now and math.max(capacity, tonumber(conf
 share = math.max(1, math.min(share, most)) -- a share that could never fit would be refused for ever
 local held = redis.call('HLEN', entries)
 
-local cascaded, fresh, pushes, order = {}, {}, {}, {}
+-- Lanes that rest, and what of this call would join them.
+local at_rest, rests, resting_now = {}, redis.call('EXISTS', in_place) == 1, 0
+if rests then resting_now = resting(in_place) end
+local function resting_lane(group)
+  local lane = at_rest[group]
+  if lane == nil then
+    local messages = redis.call('HGET', in_place, group)
+    lane = messages and { messages = tonumber(messages), more = 0, until_ms = redis.call('ZSCORE', later, group) }
+    at_rest[group] = lane
+  end
+  return lane
+end
+
+local cascaded, behind, fresh, pushes, order = {}, {}, {}, {}, {}
 local accepted = 0
 for first = 1, count, share do
   local last = math.min(first + share - 1, count)
   local keys = {}
-  for i = first, last do keys[#keys + 1] = ARGV[4 + (i - 1) * FIELDS + 1] end
+  for i = first, last do keys[#keys + 1] = ARGV[6 + (i - 1) * FIELDS + 1] end
   local there = redis.call('HMGET', entries, unpack(keys))
-  local share_fresh, share_cascaded, seen = {}, {}, {}
+  local share_fresh, share_cascaded, share_behind, seen, back, grown = {}, {}, {}, {}, {}, {}
   for i = first, last do
     local key = keys[i - first + 1]
     if not there[i - first + 1] and not seen[key] then
-      local base = 4 + (i - 1) * FIELDS
+      local base = 6 + (i - 1) * FIELDS
+      local group, tier = ARGV[base + 2], ARGV[base + 3]
       seen[key] = true
-      local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. ARGV[base + 2])
+      local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. group)
+      local mark = any_marks and mark_of(tier .. group)
+      local next_away = mark and mark.keys[mark.at + (back[mark] or 0)]
+      local lane = rests and resting_lane(group)
+      local full = lane and (lane.messages + lane.more >= part_of(capacity, LANE_SHARE)
+        or resting_now >= part_of(capacity, REST_SHARE))
       if until_ms and tonumber(until_ms) > now then
         share_cascaded[#share_cascaded + 1] = i
+      elseif (next_away and next_away ~= key) or full then
+        local due_ms = full and tonumber(lane.until_ms or now) or mark.due
+        share_behind[#share_behind + 1] = { i, math.max(LEAST_MS, due_ms - now), due_ms, tier .. group, key }
+        if next_away or keeps_order(group, ARGV[base + 5], config[7]) then
+          note_away(tier .. group, key, full and due_ms or 0)
+        end
       else
+        if next_away then back[mark] = (back[mark] or 0) + 1 end
+        if lane then
+          lane.more, resting_now = lane.more + 1, resting_now + 1
+          grown[#grown + 1] = lane
+        end
         share_fresh[#share_fresh + 1] = base
       end
     end
   end
   -- What the pool holds already is accepted, also beyond a capacity that was lowered since.
-  if #share_fresh > 0 and held + #share_fresh > most then break end
+  if #share_fresh > 0 and held + #share_fresh > most then
+    for _, lane in ipairs(grown) do lane.more = lane.more - 1 end
+    note_refused(first, config[7], now + full_ms)
+    break
+  end
   held = held + #share_fresh
   accepted = last
+  for mark, n in pairs(back) do
+    mark.at, mark.due = mark.at + n, math.max(mark.due, now)
+    mark.changed = true
+  end
   for _, i in ipairs(share_cascaded) do cascaded[#cascaded + 1] = i end
+  for _, one in ipairs(share_behind) do behind[#behind + 1], behind[#behind + 2] = one[1], one[2] end
   for _, base in ipairs(share_fresh) do
     local key, group, tier = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
     fresh[#fresh + 1], fresh[#fresh + 2] = key, ARGV[base + 5]
@@ -99,6 +216,12 @@ if #fresh > 0 then
       if not leased[i] and not delayed[i] and not other then wake[#wake + 1] = group end
     end
   end
+  for group, lane in pairs(at_rest) do
+    if lane and lane.more > 0 then
+      redis.call('HINCRBY', in_place, group, lane.more)
+      redis.call('HINCRBY', in_place, SEP, lane.more)
+    end
+  end
   if #wake > 0 then
     call_many('RPUSH', ready, wake)
     if not config[4] and redis.call('ZCARD', leases) < tonumber(config[1]) then
@@ -107,5 +230,6 @@ if #fresh > 0 then
   end
 end
 -- Only now: a script whose first write frees may go on writing when Redis is full, and this one must not.
+write_marks()
 if any_failed then redis.call('ZREMRANGEBYSCORE', failed, '-inf', now) end
-return { 'ok', accepted, math.max(0, capacity - held), cascaded }
+return { 'ok', accepted, math.max(0, capacity - held), cascaded, behind }

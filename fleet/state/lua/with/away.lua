@@ -1,0 +1,20 @@
+-- away: what of a lane went back to a source that holds no groups, in its order. Nothing newer goes before it.
+
+local AWAY_TTL_MS = 86400000 -- of what is never asked for again
+
+-- Whether a message that goes back must come again before any newer one: its source does not see to that itself.
+local function keeps_order(lane, value, on_failure)
+  if string.sub(lane, 1, 1) == '\30' then return false end -- it asks for no order
+  if string.match(value, '^[^\31]*\31[^\31]*\31[^\31]*\31([^\31]*)') ~= '0' then return false end
+  local policy = string.match(value, '([^\31]*)$')
+  if policy == '' then policy = on_failure end
+  return policy == 'hold' or policy == 'park'
+end
+
+-- `push`: LPUSH for what stood before all that is away already (then the last comes first), RPUSH for what comes after.
+local function send_away(away, away_lane, name, push, keys, due_ms)
+  call_many(push, away_lane .. name, keys)
+  redis.call('PEXPIRE', away_lane .. name, AWAY_TTL_MS)
+  redis.call('ZADD', away, 'GT', text(due_ms), name)
+  redis.call('PEXPIRE', away, AWAY_TTL_MS)
+end
