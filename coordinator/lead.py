@@ -18,7 +18,7 @@ from coordinator.room import Rooms
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig
-from fleet.errors import Fenced, FleetError, SourceUnavailable, StateError
+from fleet.errors import Fenced, FleetError, SourceUnavailable, StateError, StateUnavailable
 from fleet.lease import Lease
 from fleet.sources.base import Source
 from fleet.sources.open import OpenSource, open_source
@@ -47,6 +47,7 @@ class Owned:
         self.lease = lease
         self.consumer: Consumer | None = None
         self.task: asyncio.Task[None] | None = None
+        self.renewal: asyncio.Task[None] | None = None
         self.restarting = False
         self.closing = False
 
@@ -94,6 +95,8 @@ class Lead:
         self._patience_s = patience_s
         self._stop_within_s = stop_within_s
         self._look = asyncio.Event()
+        self._over = asyncio.Event()
+        """What we own is kept until it has ended, however long that takes."""
         self._stopping = False
         self._away = False
         self._not_before: dict[str, float] = {}
@@ -129,6 +132,15 @@ class Lead:
         }
 
     async def run(self) -> None:
+        keeping = asyncio.get_running_loop().create_task(self._keep_queues())
+        keeping.add_done_callback(self._on_crash)
+        try:
+            await self._look_after_all()
+            await self._over.wait()
+        finally:
+            keeping.cancel()
+
+    async def _look_after_all(self) -> None:
         while not self._stopping:
             self._look.clear()
             soon_ms = await self._round()
@@ -151,6 +163,7 @@ class Lead:
             for one in owned:
                 one.abandon()
             await self._all_end(owned, self._patience_s)
+        self._over.set()
         try:
             await self.leadership.release()
         except StateError as error:
@@ -166,6 +179,7 @@ class Lead:
     async def _round(self) -> float:
         """Renew what we have, take what is free and due to us. Returns the ms until the next."""
         soon_ms = self._ttl_ms / _ROUNDS
+        self._keep_now()
         try:
             alive = await self._registry.alive()
             self.alive = alive | {self.name}
@@ -175,9 +189,6 @@ class Lead:
             for one in list(self.owned.values()):
                 if one.consumer is not None and one.consumer.is_stuck():
                     self._restart(one)
-                if one.lease.ageing and not await one.lease.renew():
-                    log.warning("lost the lease on queue %s", one.config.name)
-                    one.stop()
             soon_ms = min(soon_ms, await self._share_out())
             self._away = False
         except StateError as error:
@@ -187,6 +198,31 @@ class Lead:
                 log.warning("%s; queues are left to others, and taken again when it is back", error)
             self._away = True
         return max(soon_ms, 10.0)
+
+    async def _keep_queues(self) -> None:
+        """Beside the rounds, and each by itself: what a part of Redis keeps waiting may cost no queue of another."""
+        while True:
+            self._keep_now()
+            await asyncio.sleep(self._ttl_ms / _ROUNDS / 1000)
+
+    def _keep_now(self) -> None:
+        for one in self.owned.values():
+            if one.lease.epoch and one.lease.ageing and one.renewal is None:
+                one.renewal = asyncio.get_running_loop().create_task(self._renew(one))
+                one.renewal.add_done_callback(self._on_crash)
+
+    async def _renew(self, one: Owned) -> None:
+        try:
+            kept = await one.lease.renew()
+        except StateError as error:
+            # It may still be ours, until its deadline.
+            log.warning("queue %s: its lease cannot be renewed: %s", one.config.name, error)
+            kept = one.lease.held
+        finally:
+            one.renewal = None
+        if not kept and not one.closing:
+            log.warning("lost the lease on queue %s", one.config.name)
+            one.stop()
 
     async def _keep_leadership(self) -> None:
         lease = self.leadership
@@ -218,7 +254,7 @@ class Lead:
             if self._clock.boot_ms() < self._not_before.get(name, 0.0):
                 continue
             lease = self._leases.setdefault(name, self._lease(QueueKeys(name).owner))
-            if await lease.acquire():
+            if await self._acquired(lease):
                 if self._is_stopping():
                     await lease.release()
                     break
@@ -228,6 +264,14 @@ class Lead:
                 # It lapses then, if nobody renews it: be there.
                 soon_ms = min(soon_ms, lease.held_by.remaining_ms + 5)
         return soon_ms
+
+    async def _acquired(self, lease: Lease) -> bool:
+        try:
+            return await lease.acquire()
+        except StateUnavailable as error:
+            # Its node of a Cluster, perhaps: the others may be had.
+            log.debug("%s", error)
+            return False
 
     def _is_stopping(self) -> bool:
         return self._stopping

@@ -15,6 +15,7 @@ from fleet import failpoint
 from fleet.clock import Clock
 from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.lease import safe_deadline
+from fleet.state.cluster import PerNode
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
 
@@ -115,7 +116,7 @@ class PoolLink:
         ttl_ms: int,
         clock: Clock,
         seats: Seats,
-        calls_at_once: asyncio.Semaphore,
+        calls_at_once: PerNode,
         reporter: Reporter,
         start: Callable[[GroupLease], None],
         on_claimed: Callable[[GroupLease], None],
@@ -313,7 +314,7 @@ class PoolLink:
         self._asked_at_ms = self._clock.boot_ms()
         while True:
             try:
-                async with self._calls_at_once:
+                async with self._calls_at_once.to(self.pool.keys.entries):
                     asked_at_ms = self._clock.boot_ms()
                     answer = await self.pool.exchange(
                         self._worker,

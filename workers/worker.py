@@ -8,6 +8,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, assert_never
 
 from fleet.alarms import Alarms
@@ -22,6 +23,7 @@ from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallab
 from fleet.process import Life
 from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
+from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, WAKE_CHANNEL
 from fleet.state.known_pools import KnownPools
@@ -41,7 +43,8 @@ SWEEP_S = 60.0
 """Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
 thousand idle pools cost some seventeen calls a second."""
 CALLS_AT_ONCE = 16
-"""To Redis, over all pools: each is a connection, and a thousand pools are woken at once when signals were missed."""
+"""To a node of Redis, over all pools that it has: each is a connection, and a thousand pools are woken at once when
+signals were missed. Half of the connections that there are: renewals and outcomes wait behind no claim."""
 _POOLS_A_TURN = 100
 """Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 
@@ -81,7 +84,7 @@ class Worker:
         self._pools = KnownPools(Registry(client))
         self._ours: dict[str, str] = {}
         """Those that we serve, with their marks."""
-        self._calls_at_once = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._calls_at_once = PerNode(client, CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
         self._signatures = Signatures(client=client, alarms=alarms)
@@ -110,7 +113,8 @@ class Worker:
         self._kept_ms = clock.boot_ms()
         self._look = asyncio.Event()
         self._ask = asyncio.Event()
-        self._away: str | None = None
+        self._away: set[str] = set()
+        """Pools, and '' for the fleet's own keys, whose last call failed: a Cluster may be away in part."""
         self._stopping = False
         self.outcomes: Counter[str] = Counter()
         """Over all pools; `counters` has them by pool."""
@@ -189,7 +193,7 @@ class Worker:
             "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
             "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
-            "redisAvailable": self._away is None,
+            "redisAvailable": not self._away,
             "outcomes": dict(self.outcomes),
             "counts": dict(self._reporter.counts),
         }
@@ -211,8 +215,9 @@ class Worker:
                 # Before any of them is opened: nothing leaves unsigned that should be signed.
                 await self._signatures.follow(self._ours)
                 await self._open_and_close()
+                self._on_state("", None)
             except StateError as error:
-                self._on_state(error)
+                self._on_state("", error)
             try:
                 async with asyncio.timeout(self._ttl_ms / 2000):
                     await self._look.wait()
@@ -229,6 +234,7 @@ class Worker:
         for code in self._links.keys() - self._pools.marks.keys():
             if not self._links[code].busy:
                 del self._links[code]
+                self._away.discard(code)
 
     def _open(self, code: str) -> PoolLink:
         link = self._links[code] = PoolLink(
@@ -242,7 +248,7 @@ class Worker:
             start=self._mediator.deliver,
             on_claimed=self._on_claimed,
             on_rate_waits=self._on_rate_waits,
-            on_state=self._on_state,
+            on_state=partial(self._on_state, code),
             on_crash=self._life.check,
         )
         return link
@@ -298,15 +304,17 @@ class Worker:
         if self._clock.boot_ms() - self._kept_ms > self._ttl_ms / 10:
             self._keep_now()
 
-    def _on_state(self, error: StateError | None) -> None:
+    def _on_state(self, code: str, error: StateError | None) -> None:
         if error is None:
-            if self._away is not None:
-                log.info("Redis is back")
-                self._away = None
-                self._wake_all()
-        elif self._away is None:
-            self._away = str(error)
-            log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
+            if code in self._away:
+                self._away.discard(code)
+                if not self._away:
+                    log.info("Redis is back")
+                    self._wake_all()
+        else:
+            if not self._away:
+                log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
+            self._away.add(code)
 
     def _on_claimed(self, lease: GroupLease) -> None:
         now_ms, link = self._clock.wall_ms(), lease.link

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from redis import exceptions
 from redis.asyncio import Redis
-from redis.asyncio.cluster import RedisCluster
 
 from fleet.errors import StateError, StateFull, StateUnavailable
+from fleet.state.cluster import Cluster
 from fleet.state.connections import TIMEOUT_S, Connections, options
 from fleet.state.refusals import PASSING
 
@@ -36,9 +36,7 @@ async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
                 raise StateUnavailable(f"Redis at {safe_url(url)} does not answer within {timeout_s:g} s") from error
             raise
     await client.aclose()
-    cluster_options = options(timeout_s)
-    del cluster_options["retry"]
-    cluster = RedisCluster.from_url(url, **cluster_options)
+    cluster = Cluster.from_url(url, wait_s=timeout_s, **options(timeout_s))
     with translated(url):
         await cluster.initialize()
     return cluster
@@ -46,7 +44,7 @@ async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
 
 async def subscribe_connection(client: Client, url: str, *, but: str = "") -> Redis:
     """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel. `but`: rather not this one."""
-    if not isinstance(client, RedisCluster):
+    if not isinstance(client, Cluster):
         return client  # type: ignore[no-any-return]
     # Any node but always the same one: should it be the one that is away, nobody would be woken.
     nodes = client.get_nodes()
