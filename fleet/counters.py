@@ -61,7 +61,7 @@ class Counters:
         return found
 
     def known(self) -> list[Key]:
-        return list(self._taken.keys() | self._again.keys() | self._fresh.keys())
+        return list({**self._taken, **self._again, **self._fresh})
 
     async def all(self) -> Counted:
         """A copy, made in pieces: there may be tens of thousands, and an event loop has other things to do."""

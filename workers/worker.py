@@ -225,13 +225,13 @@ class Worker:
                 continue
 
     async def _open_and_close(self) -> None:
-        for count, code in enumerate(self._ours.keys() - self._links.keys(), start=1):
+        for count, code in enumerate([code for code in self._ours if code not in self._links], start=1):
             if self._stopping:
                 return
             self._open(code).wake()
             if count % _POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
-        for code in self._links.keys() - self._pools.marks.keys():
+        for code in [code for code in self._links if code not in self._pools.marks]:
             if not self._links[code].busy:
                 del self._links[code]
                 self._away.discard(code)

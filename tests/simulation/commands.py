@@ -66,6 +66,12 @@ class Commands:
     def hscan(self, key: str, cursor: int = 0, count: int | None = None) -> Any:
         return self._do(lambda answer: (int(answer[0]), _mapping(answer[1])), "HSCAN", key, cursor)
 
+    def get(self, key: str) -> Any:
+        return self._do(_as_it_is, "GET", key)
+
+    def set(self, key: str, value: Any) -> Any:
+        return self._do(_as_it_is, "SET", key, value)
+
     def llen(self, key: str) -> Any:
         return self._do(_as_it_is, "LLEN", key)
 
@@ -86,6 +92,9 @@ class Commands:
 
     def smembers(self, key: str) -> Any:
         return self._do(set, "SMEMBERS", key)
+
+    def sscan(self, key: str, cursor: int = 0, count: int | None = None) -> Any:
+        return self._do(lambda answer: (int(answer[0]), list(answer[1])), "SSCAN", key, cursor)
 
     def zcard(self, key: str) -> Any:
         return self._do(_as_it_is, "ZCARD", key)

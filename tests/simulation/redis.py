@@ -74,7 +74,21 @@ class RedisHost(Host):
 
 
 _READS = frozenset(
-    {"HGET", "HMGET", "HGETALL", "HKEYS", "HLEN", "HSCAN", "LLEN", "LRANGE", "SMEMBERS", "TIME", "INFO", "ZCARD"}
+    {
+        "HGET",
+        "HMGET",
+        "HGETALL",
+        "HKEYS",
+        "HLEN",
+        "HSCAN",
+        "LLEN",
+        "LRANGE",
+        "SMEMBERS",
+        "SSCAN",
+        "TIME",
+        "INFO",
+        "ZCARD",
+    }
 )
 
 

@@ -132,9 +132,10 @@ function C.GET(key)
   return e and e.d or false
 end
 
-function C.SET(key, value)
+function C.SET(key, value, option, ms)
   S.db[key] = { t = 'v', n = 1, d = text(value) }
   S.dirty[key], S.created[key] = true, true
+  if option == 'PX' then C.PEXPIRE(key, ms) end
   return { ok = 'OK' }
 end
 
@@ -370,6 +371,8 @@ function C.SMEMBERS(key)
   local e = open(key, 's')
   return e and keys_of(e) or {}
 end
+
+function C.SSCAN(key) return { '0', C.SMEMBERS(key) } end
 
 -- Sorted sets ------------------------------------------------------------------------------------
 
