@@ -3,8 +3,8 @@
 What a poll may give of a group is its oldest messages up to the first one that is invisible. A message
 is leased by moving its `visible_at_ms` into the future; nothing has to run for a lease to lapse.
 
-The wall clock is used for that, because it is the one clock that survives a restart of the machine. A
-step of it can end a lease early: that is a duplicate, which at-least-once allows.
+That future is one of the file's own time, which survives a restart of the machine and which no step of the wall
+clock moves (`sqlite_clock.py`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class SqliteSource:
     ) -> None:
         self.name = name
         self.visibility_ms = visibility_ms
-        self._file = QueueFile(path=path, queue=queue, busy_timeout_ms=busy_timeout_ms)
-        self._clock = clock
+        self._file = QueueFile(path=path, queue=queue, clock=clock, busy_timeout_ms=busy_timeout_ms)
         self._leases = Leases(file=self._file)
         self._bell = FileBell(path=path)
         self._is_open = False
@@ -102,7 +101,7 @@ class SqliteSource:
             await asyncio.wrap_future(closed)
 
     def _now(self) -> int:
-        return self._clock.wall_ms()
+        return self._file.clock.now_ms()
 
     async def _settle(self, job: Callable[[sqlite3.Connection], T]) -> T:
         result = await asyncio.wrap_future(self._file.submit(job))

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from fleet.clock import Clock
 from fleet.errors import InvalidConfig, SourceError, SourceFull, SourceUnavailable
+from fleet.sources.sqlite_clock import FileClock
 
 T = TypeVar("T")
 
@@ -112,10 +114,12 @@ class QueueFile:
         *,
         path: Path,
         queue: str,
+        clock: Clock,
         busy_timeout_ms: int = 10_000,
         max_file_bytes: int | None = None,
     ) -> None:
         self.path = path
+        self.clock = FileClock(clock)
         self._queue_name = queue
         self._busy_timeout_ms = busy_timeout_ms
         self._max_file_bytes = max_file_bytes
@@ -221,6 +225,7 @@ class QueueFile:
             if not self._check_owner(db):
                 for statement in _SCHEMA:
                     db.execute(statement)
+            self.clock.prepare(db)
             db.execute(
                 "INSERT INTO queues (name, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (self._queue_name, secrets.token_hex(4)),

@@ -86,6 +86,7 @@ class Leases:
     def take(self, db: sqlite3.Connection, want: int, now: Callable[[], int], visibility_ms: int) -> list[Received]:
         with self._file.transaction(db):
             now_ms = now()  # under the lock: a lease counts from when it begins
+            self._file.clock.note(db, now_ms)
             until_ms = now_ms + visibility_ms
             received: list[Received] = []
             # Of each group several in a row, which is cheap, but never so many that few groups fill the batch:

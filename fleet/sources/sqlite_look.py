@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from fleet.clock import SystemClock
 from fleet.errors import FleetError
 from fleet.message import Message, decode
+from fleet.sources.sqlite_clock import ahead_of_wall_ms
 from fleet.sources.sqlite_file import parse_address, translated
 
 _BUSY_S = 5.0
@@ -82,6 +84,7 @@ def _ask(uri: str, query: str, arguments: tuple[object, ...]) -> Iterator[AtSour
     if not address.path.exists():
         return
     with translated(address.path), closing(_open(address.path)) as db:
+        ahead_ms = ahead_of_wall_ms(db, SystemClock())
         for row in db.execute(query, (address.queue, *arguments)):
             (
                 broker_id,
@@ -97,8 +100,9 @@ def _ask(uri: str, query: str, arguments: tuple[object, ...]) -> Iterator[AtSour
             ) = row
             first = _decoded(first_body)
             yield AtSource(
-                broker_id, _decoded(body), group, visible_at_ms, bool(turn & 1), ahead,
-                first.id if first is not None else first_id, first_visible_at_ms, bool(first_turn & 1),
+                broker_id, _decoded(body), group, visible_at_ms - ahead_ms, bool(turn & 1), ahead,
+                first.id if first is not None else first_id, first_visible_at_ms - ahead_ms,
+                bool(first_turn & 1),
             )  # fmt: skip
 
 

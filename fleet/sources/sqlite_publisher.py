@@ -23,8 +23,9 @@ class SqlitePublisher:
     def __init__(
         self, *, path: Path, queue: str, clock: Clock, busy_timeout_ms: int = 10_000, max_file_bytes: int | None = None
     ) -> None:
-        self._file = QueueFile(path=path, queue=queue, busy_timeout_ms=busy_timeout_ms, max_file_bytes=max_file_bytes)
-        self._clock = clock
+        self._file = QueueFile(
+            path=path, queue=queue, clock=clock, busy_timeout_ms=busy_timeout_ms, max_file_bytes=max_file_bytes
+        )
 
     async def open(self) -> None:
         try:
@@ -48,7 +49,8 @@ class SqlitePublisher:
     def _append(self, db: sqlite3.Connection, messages: list[Outgoing]) -> None:
         with self._file.transaction(db):
             # Read under the lock: a batch that waited for it is as old as its commit, not as its call.
-            now_ms = self._clock.wall_ms()
+            now_ms = self._file.clock.now_ms()
+            self._file.clock.note(db, now_ms)
             (seq,) = db.execute("SELECT next_seq FROM counter").fetchone()
             fresh = self._drop_repeated(db, messages, seq, now_ms)
             self._insert(db, fresh, seq, now_ms)

@@ -22,6 +22,9 @@ class StillClock:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
+        self.step_ms = 0
+        """By how much the wall clock was set wrong."""
+        self.booted_ms = 0
         self.times_asked = 0
         self.asked = threading.Event()
         self.go = threading.Event()
@@ -32,13 +35,13 @@ class StillClock:
         self.go.clear()
 
     def wall_ms(self) -> int:
+        return self.now_ms + self.step_ms
+
+    def boot_ms(self) -> float:
         self.times_asked += 1
         self.asked.set()
         assert self.go.wait(10)
-        return self.now_ms
-
-    def boot_ms(self) -> float:
-        return float(self.now_ms)
+        return float(self.now_ms - self.booted_ms)
 
 
 class World:
