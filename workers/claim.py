@@ -32,6 +32,9 @@ CHUNK = 16
 KEEP_EVERY_MS = 1.0
 """Outcomes alone, of leases that go on, are settled this often. One group alone has one each 60 us, and a call
 for each costs as much again. At once is settled whatever gives back, fails or claims."""
+PERMIT_MS = 950.0
+"""A permit's window is a second longer than a minute, so a delivery may begin that long after it: later, two windows
+would overlap at the endpoint. Counted from before we asked, by our own clock, which may run a little slower."""
 STALL_MS = 250.0
 """A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
 what is answered and not settled when the lease lapses is delivered twice."""
@@ -51,6 +54,7 @@ class GroupLease:
         "group",
         "link",
         "on_stop",
+        "permit_ms",
         "probed_since_ms",
         "resumes_ms",
         "retry",
@@ -58,12 +62,14 @@ class GroupLease:
         "yielding",
     )
 
-    def __init__(self, link: PoolLink, claim: Claim, deadline_ms: float) -> None:
+    def __init__(self, link: PoolLink, claim: Claim, deadline_ms: float, permit_ms: float = float("inf")) -> None:
         self.link = link
         self.group = claim.group
         self.epoch = claim.epoch
         self.entries = claim.entries
         self.deadline_ms = deadline_ms
+        self.permit_ms = permit_ms
+        """Until when its delivery may begin on the permit it was claimed with."""
         self.at = 0
         self.attempt = 0
         self.began_ms = 0.0
@@ -292,13 +298,14 @@ class PoolLink:
         if answer.claims:
             failpoint.hit("claimed")
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
+            permit_ms = asked_at_ms + PERMIT_MS if answer.policy.rated else float("inf")
             for claim in answer.claims:
                 lapsed = self.leases.get(claim.group)
                 if lapsed is not None:
                     # We were stopped for so long that what was ours has been granted anew, to us.
                     self.drop(lapsed)
                     self._reporter.lost_lease()
-                lease = GroupLease(self, claim, deadline_ms)
+                lease = GroupLease(self, claim, deadline_ms, permit_ms)
                 self.leases[claim.group] = lease
                 self._on_claimed(lease)
                 self._start(lease)

@@ -18,9 +18,12 @@ def gate(lease: GroupLease, now_ms: float) -> Gate:
     if now_ms >= lease.deadline_ms:
         return Gate.LAPSED
     link = lease.link
-    # Only between messages: what has begun is finished.
-    if lease.at > 0 and lease.attempt == 0 and (lease.yielding or link.paused or link.stopping):
+    if lease.attempt > 0:
+        return Gate.OPEN  # what has begun is finished
+    if now_ms >= lease.permit_ms:
+        return Gate.GIVE_BACK  # its permit is stale: the answer was late, or a probe was waited for
+    if lease.at > 0 and (lease.yielding or link.paused or link.stopping or link.policy.rated):
         return Gate.GIVE_BACK
-    if lease.at > 0 and lease.attempt == 0 and link.is_stalled(now_ms):
+    if lease.at > 0 and link.is_stalled(now_ms):
         return Gate.WAIT
     return Gate.OPEN

@@ -259,8 +259,12 @@ class Worker:
 
     def _on_changed(self, what: str) -> None:
         # A lease that came free is none of ours: with as many queues as pools everybody would look all the time.
-        if what == "config":
+        kind, _, code = what.partition(" ")
+        if kind == "config":
             self._look.set()
+        elif kind == "pool" and (link := self._links.get(code)) is not None and link.leases:
+            # What we hold there goes on by its new rules, as the next answer has them.
+            link.wake()
 
     def _wake_all(self) -> None:
         """Signals may have been missed: ask every pool."""

@@ -14,7 +14,7 @@ from fleet.state.pool import PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 
-RATE_WINDOW_MS = 60_500
+RATE_WINDOW_MS = 61_000
 """Of `exchange.lua`."""
 _AT_ONCE = 500
 

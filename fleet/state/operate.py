@@ -53,6 +53,7 @@ class PoolByHand:
         """Change what is given (a rate of NO_RATE takes it away). It holds until a new revision is published."""
         s = script("adjust")
         arguments: list[str | int] = [
+            self.now_ms,
             "" if concurrency is None else concurrency,
             "" if rate is None else rate,
             "" if draining is None else str(int(draining)),

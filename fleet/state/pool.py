@@ -75,6 +75,8 @@ class Policy:
     on_failure: str = "return"
     park_after: int = 10
     draining: bool = False
+    rated: bool = False
+    """Each message needs a permit of its own."""
 
 
 @dataclass(slots=True)
@@ -145,7 +147,7 @@ class Pool:
             {i - 1 for i in yields},
             cascaded,
             _claims(claims, tries),
-            Policy(policy[0], int(policy[1] or 0), bool(policy[2])),
+            Policy(policy[0], int(policy[1] or 0), bool(policy[2]), bool(policy[3])),
             waits,
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fleet.state.entry import Entry, nack, outbox_item
 from fleet.state.pool import SHARE, Settlement
 
-RATE_WINDOW_MS = 60_500
+RATE_WINDOW_MS = 61_000
 FAILED_BATCH_MS = 60_000
 PROMISE_MS = 30_000
 
@@ -30,6 +30,7 @@ class ModelPool:
     promised: tuple[int, int] = (0, 0)
     """A capacity that was lowered, and until when what was asked for under it is taken."""
     paused: bool = False
+    clock: int | None = None
     last_epoch: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
     lists: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"r": {}, "h": {}})
@@ -50,7 +51,27 @@ class ModelPool:
 
     # Submit -------------------------------------------------------------------------------------
 
+    def follow_clock(self) -> None:
+        """Redis's clock may have stepped back: what is due by it moves along. Noted once a second."""
+        if self.clock is not None and abs(self.now_ms - self.clock) < 1000:
+            return
+        step = 0 if self.clock is None else max(0, self.clock - self.now_ms)
+        self.clock = self.now_ms
+        for lease in self.leases.values():
+            lease.deadline_ms -= step
+        self.later = {lane: until - step for lane, until in self.later.items()}
+        self.failed = {mark: until - step for mark, until in self.failed.items()}
+        self.permits = [at - step for at in self.permits]
+        self.promised = self.promised[0], self.promised[1] - step
+
+    @property
+    def pool_now_ms(self) -> int:
+        return max(self.now_ms, self.clock or 0)
+
     def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
+        if rate is not None and self.rate is None:
+            # What is under way was begun without a permit.
+            self.permits += [self.now_ms] * len(self.leases)
         promised = self.promised[0] if self.promised[1] > self.now_ms else 0
         if self.capacity > capacity:
             self.promised = max(promised, self.capacity), self.now_ms + PROMISE_MS
@@ -59,11 +80,11 @@ class ModelPool:
         self.concurrency, self.capacity, self.rate = concurrency, capacity, rate
 
     def most(self) -> int:
-        return max(self.capacity, self.promised[0]) if self.promised[1] > self.now_ms else self.capacity
+        return max(self.capacity, self.promised[0]) if self.promised[1] > self.pool_now_ms else self.capacity
 
     def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int], dict[int, int]]:
         """In shares: (how many from the front were taken, which are cascaded, which come too early and by how much)."""
-        self.failed = {mark: until for mark, until in self.failed.items() if until > self.now_ms}
+        self.failed = {mark: until for mark, until in self.failed.items() if until > self.pool_now_ms}
         share, accepted, cascaded, behind = min(SHARE, self.most()), 0, set[int](), dict[int, int]()
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
@@ -90,7 +111,7 @@ class ModelPool:
             if (entry.batch, entry.lane) in self.failed:
                 cascaded.add(i)
             elif entry.lane in self.in_place and not self._may_rest(entry.lane, list(fresh.values())):
-                behind[i] = max(1000, self.later[entry.lane] - self.now_ms)
+                behind[i] = max(1000, self.later[entry.lane] - self.pool_now_ms)
             else:
                 fresh[entry.key] = entry
         if fresh and len(self.entries) + len(fresh) > self.most():
@@ -112,6 +133,7 @@ class ModelPool:
         self, worker: str, call: int, trims: Sequence[int], settlements: Sequence[Settlement]
     ) -> tuple[set[int], set[int], list[str]]:
         """(indices refused, indices whose lease should yield, items made for siblings)"""
+        self.follow_clock()
         outbox = self.outboxes.setdefault(worker, {})
         for trimmed in trims:
             outbox.pop(trimmed, None)

@@ -211,10 +211,15 @@ class PoolMachine(RuleBasedStateMachine):
         held = [(claimed.group, claimed.epoch) for claimed in chosen]
         assert self.run(self.pool.renew(held, ttl_ms=TTL_MS)) == self.model.renew(held, ttl_ms=TTL_MS)
 
-    @rule(ms=st.sampled_from([1, 499, 500, 3000, TTL_MS - 1, TTL_MS, 40_499, 60_499, 600_000]))
+    @rule(ms=st.sampled_from([1, 499, 500, 3000, TTL_MS - 1, TTL_MS, 40_499, 60_999, 600_000]))
     def advance(self, ms: int) -> None:
         self.model.now_ms += ms
         self.pool.now_ms = str(self.model.now_ms)
+
+    @rule(ms=st.sampled_from([1, 999, 1000, 5_000, 3_600_000]))
+    def step_back(self, ms: int) -> None:
+        """Redis's clock is set, or a server takes over whose clock is behind."""
+        self.advance(-ms)
 
     @rule(concurrency=st.integers(1, 4), capacity=st.integers(4, 20), rate=st.sampled_from([None, None, None, 3]))
     def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:

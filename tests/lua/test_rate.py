@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fleet.state.keys import CHANGED_CHANNEL
+from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool
-from tests.lua.stage import TTL_MS, Stage, claim, in_groups, pool_settings, settle, settlement, submit
+from tests.lua.stage import TTL_MS, Stage, claim, hearing, in_groups, pool_settings, settle, settlement, submit
 
 MINUTE_MS = 60_000
 
@@ -157,4 +159,32 @@ async def test_the_window_of_permits_is_no_longer_than_the_limit(stage: Stage) -
         await settle(pool, *(settlement(c) for c in await claim(pool, 9)))
         stage.advance(61_000)
     assert await stage.client.llen(pool.keys.rate) == 3
-    assert 0 < await stage.client.pttl(pool.keys.rate) <= 60_500
+    assert 0 < await stage.client.pttl(pool.keys.rate) <= 61_000
+
+
+async def test_what_is_under_way_when_a_rate_is_set_takes_permits(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50)
+    await submit(pool, in_groups(10))
+    assert len(await claim(pool, 3)) == 3
+    await pool.configure("2", pool_settings(concurrency=50, rate_limit_per_minute=5))
+    assert len(await claim(pool, 10)) == 2
+    await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).adjust(rate=NO_RATE)
+    assert len(await claim(pool, 1)) == 1
+    await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).adjust(rate=7)
+    assert await claim(pool, 10) == [], "two permits were taken before, and six leases are held"
+
+
+async def test_who_holds_leases_is_told_of_a_new_rate_and_learns_it_with_the_next_call(stage: Stage) -> None:
+    pool = await stage.pool()
+    async with hearing(stage, CHANGED_CHANNEL) as heard:
+        await pool.configure("2", pool_settings(rate_limit_per_minute=5))
+        assert await heard.since(pool.keys.settings) == [], "nobody delivers there"
+        await submit(pool, in_groups(2))
+        await claim(pool, 1)
+        await pool.configure("3", pool_settings(rate_limit_per_minute=6))
+        await pool.pause(True)
+        assert await heard.since(pool.keys.settings) == ["pool P", "pool P"]
+    await pool.pause(False)
+    assert (await pool.exchange("w", ttl_ms=TTL_MS)).policy.rated
+    await pool.configure("4", pool_settings())
+    assert not (await pool.exchange("w", ttl_ms=TTL_MS)).policy.rated

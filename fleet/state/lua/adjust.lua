@@ -1,29 +1,32 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
--- KEYS settings leases ready later in_place
--- ARGV concurrency rate draining per_slot least
+-- WITH changed
+-- KEYS settings leases ready later in_place rate
+-- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
 --   per_slot, least: the capacity that a concurrency implies, where nobody gave another
 -- Returns {tag, concurrency, capacity, rate, 1 if anything changed}
 --   tag: `ok`, `unknown`, or `gone`: it drains because it is not configured any more, and cannot be opened
-local settings, leases, ready, later, in_place = unpack(KEYS)
+local settings, leases, ready, later, in_place, rate = unpack(KEYS)
+local now = time_ms(ARGV[1])
 local is = redis.call('HMGET', settings, 'concurrency', 'capacity', 'rate', 'draining', 'revision')
 if not is[1] then return { 'unknown', '', '', '', 0 } end
 local adjusted = string.find(is[5], '.', 1, true)
 local given_up = is[4] and not adjusted
-if given_up and ARGV[3] == '0' then return { 'gone', is[1], is[2], is[3] or '', 0 } end
+if given_up and ARGV[4] == '0' then return { 'gone', is[1], is[2], is[3] or '', 0 } end
 
 local function implied(concurrency)
-  return text(math.max(tonumber(ARGV[4]) * tonumber(concurrency), tonumber(ARGV[5])))
+  return text(math.max(tonumber(ARGV[5]) * tonumber(concurrency), tonumber(ARGV[6])))
 end
 
+local had_rate = is[3]
 local before = table.concat({ is[1], is[2], is[3] or '', is[4] or '' }, SEP)
-if ARGV[1] ~= '' then
+if ARGV[2] ~= '' then
   -- It never shrinks: what is on its way here would go back to its queue for a while.
-  if is[2] == implied(is[1]) and tonumber(ARGV[1]) > tonumber(is[1]) then is[2] = implied(ARGV[1]) end
-  is[1] = ARGV[1]
+  if is[2] == implied(is[1]) and tonumber(ARGV[2]) > tonumber(is[1]) then is[2] = implied(ARGV[2]) end
+  is[1] = ARGV[2]
 end
-if ARGV[2] ~= '' then is[3] = ARGV[2] ~= '0' and ARGV[2] end
-if ARGV[3] ~= '' then is[4] = ARGV[3] == '1' and '1' end
+if ARGV[3] ~= '' then is[3] = ARGV[3] ~= '0' and ARGV[3] end
+if ARGV[4] ~= '' then is[4] = ARGV[4] == '1' and '1' end
 local changed = before ~= table.concat({ is[1], is[2], is[3] or '', is[4] or '' }, SEP)
 if not changed then return { 'ok', is[1], is[2], is[3] or '', 0 } end
 
@@ -40,8 +43,9 @@ end
 if not adjusted and not given_up then redis.call('HSET', settings, 'revision', is[5] .. '.5') end
 local code = string.match(settings, '^{p:(.*)}:settings$')
 if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'fleet:room', code) end
+tell_holders(settings, leases, rate, is[3] and not had_rate, now)
 -- As when the configuration drops it: nobody waits in a pool that is to become empty.
-if ARGV[3] == '1' then
+if ARGV[4] == '1' then
   local waiting = redis.call('ZRANGE', later, 0, -1)
   redis.call('DEL', later, in_place)
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end

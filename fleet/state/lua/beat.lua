@@ -14,6 +14,12 @@ else
   redis.call('HSET', processes, name, ARGV[4])
   redis.call('ZADD', beats, now + ttl_ms, name)
 end
+-- Further away than anybody beats ahead: the clock stepped back, and the dead would live for as long.
+if ttl_ms > 0 then
+  for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', beats, '(' .. text(now + ttl_ms), '+inf', 'LIMIT', 0, 100)) do
+    redis.call('ZADD', beats, now + ttl_ms, ahead)
+  end
+end
 -- Long dead ones would otherwise stay for ever.
 local gone = redis.call('ZRANGEBYSCORE', beats, '-inf', now - 60000, 'LIMIT', 0, 100)
 if #gone > 0 then

@@ -43,6 +43,14 @@ local function keep()
   redis.call('ZADD', breakers_seen, text(now), origin)
 end
 
+-- Further away than it can be: the clock stepped back.
+if is then
+  local is_ahead, is_lent = tonumber(is[1]) > now + math.max(open_ms, 60000), tonumber(is[5]) > now + permit_ms
+  if is_ahead then is[1] = text(now + open_ms) end
+  if is_lent then is[5] = text(now + permit_ms) end
+  if is_ahead or is_lent then keep() end
+end
+
 local function forget(origins)
   for i = 1, #origins do
     redis.call('HDEL', breakers, origins[i])

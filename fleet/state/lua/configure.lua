@@ -1,13 +1,14 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- KEYS settings leases ready epochs later in_place
+-- WITH changed
+-- KEYS settings leases ready epochs later in_place rate
 -- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
-local settings, leases, ready, epochs, later, in_place = unpack(KEYS)
+local settings, leases, ready, epochs, later, in_place, rate = unpack(KEYS)
 local now, revision, capacity = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
 local PROMISE_MS = 30000 -- longer than any poll waits
 
-local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until')
+local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until', 'rate')
 if tonumber(was[1] or 0) > revision then return 0 end
 redis.call('HSET', settings, 'revision', ARGV[2], 'concurrency', ARGV[3], 'capacity', ARGV[4], 'on_failure', ARGV[6],
   'park_after', ARGV[8])
@@ -29,6 +30,7 @@ for _, optional in ipairs(optionals) do
   end
 end
 redis.call('PERSIST', epochs)
+tell_holders(settings, leases, rate, ARGV[5] ~= '' and not was[5], now)
 -- Somebody may wait for room that a raised capacity gives.
 if redis.call('HDEL', settings, 'waiting') == 1 then
   redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))

@@ -1,5 +1,5 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- WITH rest away
+-- WITH rest away clock
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet call trims settlements …
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
@@ -15,22 +15,22 @@
 --   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
 --   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings, and for what went back
 --   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
---   policy: on_failure park_after draining; tries: place count … of those messages that failed in place before
+--   policy: on_failure park_after draining rated; rated: '1' where each message needs a permit; tries: place count … of those messages that failed in place before
 --   waits: lanes that wait for a permit of the rate since this call
 local settings, ready, entries, leases, owners, later, in_place, high, rate, failed, epochs, tries, outboxes, outbox,
   away, away_lane, regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local now = time_ms(ARGV[1])
-local RATE_WINDOW_MS = 60500 -- over 60 s: what a permit is for may start late, the next one's may not
+local RATE_WINDOW_MS = 61000 -- over 60 s: a delivery may begin a second after its permit, the one after 60 s at once
 local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
 local SWEEP = 100
 local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not take is no business of ours for a while
 local FENCED_BACK_MS = 30000
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
-  'park_after', 'draining', 'limited')
-local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '' }
+  'park_after', 'draining', 'limited', 'clock')
+local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '', config[2] and '1' or '' }
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
 local at = 9
@@ -38,6 +38,7 @@ local trimmed = { '' }
 for i = 1, trims do trimmed[i] = ARGV[at + i] end
 call_many('HDEL', outbox, trimmed)
 at = at + trims
+if config[1] then follow_clock(now, tonumber(config[10]), settings, { leases, later, failed, away }, rate) end
 
 -- Settle ------------------------------------------------------------------------------------------
 

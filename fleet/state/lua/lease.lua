@@ -7,16 +7,22 @@ local lease, verb, name, ttl_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local now = time_ms(ARGV[1])
 -- Redis may be full, and then only a queue's owner frees memory: a script that has written may go on.
 redis.call('HDEL', lease, '')
-local is = redis.call('HMGET', lease, 'owner', 'epoch', 'deadline')
+local is = redis.call('HMGET', lease, 'owner', 'epoch', 'deadline', 'ttl')
 local owner, epoch, deadline = is[1] or '', tonumber(is[2] or 0), tonumber(is[3] or 0)
 
 if verb == 'acquire' then
+  -- Further away than it ever was granted for: the clock stepped back. Its holder may live, but has no longer than that.
+  local longest = tonumber(is[4] or ttl_ms)
+  if deadline > now + longest then
+    deadline = now + longest
+    redis.call('HSET', lease, 'deadline', text(deadline))
+  end
   -- Asked again by its holder, the earlier grant's reply was lost: that grant is void.
   if owner ~= '' and owner ~= name and deadline > now then
     return { 'held', text(epoch), owner, text(deadline - now) }
   end
   local granted = text(next_epoch(epoch, now))
-  redis.call('HSET', lease, 'owner', name, 'epoch', granted, 'deadline', text(now + ttl_ms))
+  redis.call('HSET', lease, 'owner', name, 'epoch', granted, 'deadline', text(now + ttl_ms), 'ttl', text(ttl_ms))
   return { 'granted', granted, is[2] and owner == '' and 1 or 0 }
 end
 
@@ -27,5 +33,5 @@ if verb == 'release' then
   return { 'released' }
 end
 if deadline <= now then return { 'lost' } end
-redis.call('HSET', lease, 'deadline', text(now + ttl_ms))
+redis.call('HSET', lease, 'deadline', text(now + ttl_ms), 'ttl', text(ttl_ms))
 return { 'kept' }

@@ -19,7 +19,8 @@ local LEAST_MS = 1000 -- who comes too early comes again soon, and not at once f
 local count = (#ARGV - 6) / FIELDS
 
 local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
-  'promised_until', 'on_failure')
+  'promised_until', 'on_failure', 'clock')
+now = math.max(now, tonumber(config[8] or 0)) -- until the next exchange follows a clock that stepped back
 if config[1] and config[3] then return { 'draining', 0, 0, {}, {} } end
 
 -- A queue's new owner raises this before it reconciles: whatever an older one still sends is refused.

@@ -1,0 +1,55 @@
+"""May the next message of a lease go out now?"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fleet.state.entry import Entry
+from fleet.state.pool import Claim, Policy
+from workers.claim import PERMIT_MS, GroupLease
+from workers.gate import Gate, gate
+
+NOW_MS, DEADLINE_MS = 1_000.0, 9_000.0
+
+
+def lease(*, at: int = 0, attempt: int = 0, asked_ms: float | None = None, **state: Any) -> GroupLease:
+    """A lease of three messages, in a pool where nothing is out of the ordinary but what is said here."""
+    facts = {"paused": False, "stopping": False, "rated": False, "stalled": False, "yielding": False, **state}
+    link = SimpleNamespace(
+        paused=facts["paused"],
+        stopping=facts["stopping"],
+        policy=Policy(rated=facts["rated"]),
+        is_stalled=lambda now_ms: facts["stalled"],
+    )
+    entries = [Entry("q", f"b{i}", "1", "batch", "g", "g", 0, f"m{i}", "http://a", "", True) for i in range(3)]
+    permit_ms = float("inf") if asked_ms is None else asked_ms + PERMIT_MS
+    one = GroupLease(cast(Any, link), Claim("g", "7", entries), DEADLINE_MS, permit_ms)
+    one.at, one.attempt, one.yielding = at, attempt, facts["yielding"]
+    return one
+
+
+def test_a_lease_whose_time_is_over_delivers_nothing() -> None:
+    assert gate(lease(), DEADLINE_MS) is Gate.LAPSED
+    assert gate(lease(attempt=1), DEADLINE_MS) is Gate.LAPSED
+    assert gate(lease(), DEADLINE_MS - 1) is Gate.OPEN
+
+
+@pytest.mark.parametrize("reason", ["yielding", "paused", "stopping", "rated"])
+def test_between_two_messages_the_rest_goes_back_and_before_the_first_nothing_does(reason: str) -> None:
+    assert gate(lease(at=1, **{reason: True}), NOW_MS) is Gate.GIVE_BACK
+    assert gate(lease(at=0, **{reason: True}), NOW_MS) is Gate.OPEN
+    assert gate(lease(at=1, attempt=1, **{reason: True}), NOW_MS) is Gate.OPEN, "what has begun is finished"
+
+
+def test_a_delivery_begins_no_later_than_its_permit_allows() -> None:
+    assert gate(lease(asked_ms=NOW_MS - PERMIT_MS + 1), NOW_MS) is Gate.OPEN
+    assert gate(lease(asked_ms=NOW_MS - PERMIT_MS), NOW_MS) is Gate.GIVE_BACK
+    assert gate(lease(asked_ms=NOW_MS - PERMIT_MS, attempt=1), NOW_MS) is Gate.OPEN, "another attempt needs none"
+
+
+def test_between_two_messages_one_waits_while_redis_does_not_answer() -> None:
+    assert gate(lease(at=1, stalled=True), NOW_MS) is Gate.WAIT
+    assert gate(lease(stalled=True), NOW_MS) is Gate.OPEN
