@@ -154,9 +154,11 @@ class OwnQueue:
         with translated():
             until_ms = await self.client.zscore(self.keys.hidden, number)
             count = await self.client.hget(self.keys.counts, number)
+            ahead_ms = int(await self.client.hget(self.keys.state, "ahead") or 0)
         # Shown once, if nothing else is noted; delayed when sent, or given back: a count of 0, or one and a half.
         shown = until_ms is not None and (count is None or float(count) >= 1) and not str(count).endswith(".5")
-        return Standing(int(until_ms or 0), shown)
+        # By Redis's clock, which may have been set back since: the queue's own time never is.
+        return Standing(int(until_ms) - ahead_ms if until_ms else 0, shown)
 
     async def purge(self) -> int:
         """Throw away the messages that are there now, shown or not, some thousand a call. Returns how many.

@@ -202,3 +202,69 @@ async def test_who_waits_is_told_of_what_is_sent_or_shown_again(stage: Stage, qu
 def test_each_queue_has_keys_of_its_own() -> None:
     assert OwnQueueKeys("a").state != OwnQueueKeys("b").state
     assert OwnQueueKeys("a", 1).state != OwnQueueKeys("a").state
+
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("back_ms", [DAY_MS, 60_000])
+async def test_a_clock_of_redis_that_is_set_back_prolongs_no_lease_and_no_delay(queue: OwnQueue, back_ms: int) -> None:
+    await queue.send(new("leased"))
+    await queue.send(new("delayed", group="other", delay_ms=10_000))
+    assert await names(queue) == ["leased"]
+    pass_time(queue, -back_ms)
+    await queue.send(new("new", group="new"))
+    assert (await names(queue), (await queue.contents()).hidden) == (["new"], 3)
+    pass_time(queue, 9_999)
+    assert await names(queue) == []
+    pass_time(queue, 1)
+    assert await names(queue) == ["delayed"]
+    pass_time(queue, LONG_MS - 10_000)
+    assert await names(queue) == ["leased", "new"]
+
+
+async def test_a_delay_that_was_asked_for_is_kept_in_full(queue: OwnQueue) -> None:
+    await queue.send(new("in two weeks", delay_ms=14 * DAY_MS))
+    pass_time(queue, -DAY_MS)
+    for _ in range(14 * 24):
+        assert await names(queue) == []
+        pass_time(queue, 3_600_000)
+    assert await names(queue) == ["in two weeks"]
+
+
+async def test_what_is_extended_or_given_back_after_the_clock_was_set_back_counts_from_then(queue: OwnQueue) -> None:
+    await queue.send(new("a", "b", group=""))
+    first, second = await shown(queue)
+    pass_time(queue, -DAY_MS)
+    assert await queue.conclude(
+        [
+            Conclusion(first.number, first.count, "", "hide", 2 * LONG_MS),
+            Conclusion(second.number, second.count, "", "give back", 1_000),
+        ]
+    ) == [True, True]
+    pass_time(queue, 1_000)
+    assert await names(queue) == ["b"]
+    pass_time(queue, 2 * LONG_MS - 1_001)
+    assert "a" not in await names(queue)
+    pass_time(queue, 1)
+    assert await names(queue) == ["a"]
+
+
+async def test_ages_and_dedup_ids_go_by_the_queues_own_time(queue: OwnQueue) -> None:
+    await queue.send(new("a", dedup_id="once"))
+    pass_time(queue, 5_000)
+    await shown(queue, 0)
+    pass_time(queue, -DAY_MS)
+    assert (await queue.contents()).oldest_ms == 5_000
+    await shown(queue, 0)  # goes on from here: nobody knows for how long the clock had been set back
+    pass_time(queue, DEDUP_MS - 5_001)
+    assert await queue.send(new("b", dedup_id="once")) == [""]
+    pass_time(queue, 1)
+    assert await queue.send(new("c", dedup_id="once")) != [""]
+
+
+async def test_people_are_told_times_of_redis(queue: OwnQueue) -> None:
+    (number,) = await queue.send(new("a", delay_ms=10_000))
+    pass_time(queue, -DAY_MS)
+    await shown(queue)
+    assert (await queue.standing(number)).visible_at_ms == int(queue.now_ms) + 10_000

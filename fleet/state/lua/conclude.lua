@@ -5,12 +5,13 @@
 --   to give it back: shown again after that, and no more a matter of who had it
 -- Returns a list, for each message 1, or 0 if it was shown again since; what is gone already counts as deleted
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
-local now = time_ms(ARGV[1])
+local now, ahead = queue_time(state, ARGV[1])
 local FIELDS = 4
 local total = (#ARGV - 1) / FIELDS
 
 -- Redis may be full, and deleting is what helps: a script that has written may go on.
 redis.call('HDEL', state, '')
+note_queue_time(state, now, ahead)
 
 local seqs = {}
 for i = 1, total do seqs[i] = ARGV[1 + (i - 1) * FIELDS + 1] end

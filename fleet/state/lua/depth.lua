@@ -1,12 +1,12 @@
 -- depth: how much stands in a queue of our own.
--- KEYS bodies hidden ready due group_list
+-- KEYS state bodies hidden ready due group_list
 -- ARGV now_ms look
 --   look: at how many of the lanes that wait, at most
 -- Returns {messages, hidden, age_ms, all}
 --   age_ms: of the oldest message that was looked at, 0 if there is none
 --   all: 1 if all lanes were looked at
-local bodies, hidden, ready, due, group_list = unpack(KEYS)
-local now = time_ms(ARGV[1])
+local state, bodies, hidden, ready, due, group_list = unpack(KEYS)
+local now = queue_time(state, ARGV[1])
 local look = tonumber(ARGV[2])
 local oldest = tonumber(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2] or 0)
 for _, lane in ipairs(redis.call('ZRANGE', due, 0, look - 1)) do

@@ -4,7 +4,8 @@
 --   bound: the last number that goes; what was sent after it stays
 -- Returns how many are gone; as many as `most` if there may be more
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
-local now, bound, most = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = queue_time(state, ARGV[1])
+local bound, most = tonumber(ARGV[2]), tonumber(ARGV[3])
 
 -- Redis may be full, and deleting is what helps: a script that has written may go on.
 redis.call('HDEL', state, '')

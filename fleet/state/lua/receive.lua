@@ -5,11 +5,13 @@
 -- Returns {due_ms, message …}, four fields a message: number group count body
 --   due_ms: when something is shown again, '' if nothing will; a group gives its messages up to its first hidden one
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
-local now, most, visibility_ms, per_lane = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now, ahead = queue_time(state, ARGV[1])
+local most, visibility_ms, per_lane = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local SWEEP = 1000
 
 -- Redis may be full, and taking messages out is what helps: a script that has written may go on.
 redis.call('HDEL', state, '')
+note_queue_time(state, now, ahead)
 local function head_of_lane(lane)
   if string.sub(lane, 1, 1) == '\30' then return string.sub(lane, 2) end
   return redis.call('LINDEX', group_list .. lane, 0)

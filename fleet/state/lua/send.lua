@@ -6,7 +6,8 @@
 --   tag: `ok`, or `stale`: a newer epoch of this producer has sent, nothing was taken
 --   accepted: for each message its number, 0 if its dedup id was seen before
 local state, bodies, hidden, ready, due, counts, seen, group_list = unpack(KEYS)
-local now, dedup_ms, producer, epoch = time_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local now, ahead = queue_time(state, ARGV[1])
+local dedup_ms, producer, epoch = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local FIELDS, SWEEP = 4, 1000
 local count = (#ARGV - 4) / FIELDS
 
@@ -15,6 +16,8 @@ if producer ~= '' then
   if tonumber(epoch) < newest then return { 'stale' } end
   if tonumber(epoch) > newest then redis.call('HSET', state, 'f:' .. producer, epoch) end
 end
+
+note_queue_time(state, now, ahead)
 
 local asked = {}
 for i = 1, count do asked[i] = ARGV[4 + (i - 1) * FIELDS + 2] end
