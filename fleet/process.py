@@ -90,7 +90,7 @@ class Heartbeat:
             pause_s = PIECE / self._records_a_second
             while left and loop.time() + pause_s < due_s:
                 await asyncio.sleep(pause_s)
-                left = await self._tell()
+                left = await self._tell_more()
             await asyncio.sleep(max(0.0, due_s - loop.time()))
 
     @property
@@ -142,6 +142,14 @@ class Heartbeat:
     async def _tell(self) -> int:
         most = max(1, round(self._records_a_second * self._beat_s))
         return await self._tally.tell(now_ms=time.monotonic() * 1000, most=most)
+
+    async def _tell_more(self) -> int:
+        """As with a beat: Redis away ends no process."""
+        try:
+            return await self._tell()
+        except StateError as error:
+            log.debug("counters not told: %s", error)
+            return 0
 
     async def withdraw(self) -> None:
         """Not among the living any more, though something may still be counted."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fleet.counters import Counters
+from fleet.errors import StateUnavailable
 from fleet.process import Heartbeat, Identity, Life
 from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
-from fleet.state.totals import PIECE, labels, totals
+from fleet.state.totals import PIECE, Tally, labels, totals
 from tests.servers import RedisServer
 
 
@@ -85,4 +88,33 @@ async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(r
             # Nothing tells when.
             while len(await labels(client, "pool")) < pools:  # noqa: ASYNC110
                 await asyncio.sleep(0)
+        running.cancel()
+
+
+async def test_redis_away_between_two_pieces_ends_no_process_and_is_caught_up_with(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters, pools = Counters(), 3 * PIECE
+    for number in range(pools):
+        counters.add("pool", str(number), "SUCCESS")
+    async with connected(redis_server.url) as client:
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=Identity.new("worker"), ttl_ms=3000, describe=dict, counters=counters
+        )
+        tell, told = Tally.tell, 0
+
+        async def away_at_the_second(tally: Tally, *, now_ms: float, most: int) -> int:
+            nonlocal told
+            told += 1
+            if told == 2:
+                raise StateUnavailable
+            return await tell(tally, now_ms=now_ms, most=most)
+
+        monkeypatch.setattr(Tally, "tell", away_at_the_second)
+        running = asyncio.get_running_loop().create_task(heartbeat.run())
+        async with asyncio.timeout(10):
+            # Nothing tells when.
+            while len(await labels(client, "pool")) < pools and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert told > 2 and not running.done()
         running.cancel()
