@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from coordinator.directory import Directory
+from coordinator.outboxes import Outboxes
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import MIN_CAPACITY
@@ -16,7 +17,6 @@ from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
-from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -50,6 +50,7 @@ class Watch:
         self._alarms = alarms
         self._clock = clock
         self._every_s = every_s
+        self._outboxes = Outboxes(client=client, clock=clock)
         self._looked_ms: float | None = None
         self._still: dict[str, int] = {}
         self._known_alive: set[str] = set()
@@ -94,7 +95,7 @@ class Watch:
     async def _look_after_the_fleet(self) -> None:
         alive = await self._registry.alive()
         if self._known_alive - alive or self._rounds % _SWEEP_EVERY == 0:
-            await self._copy_outboxes_of_the_dead()
+            await self._outboxes.copy()
         await self._remove_drained()
         await self._look_for_trouble()
         self._known_alive = alive
@@ -105,25 +106,6 @@ class Watch:
             what = "nothing is taken from the queues until it is not" if full else "queues are read again"
             log.warning("Redis is %.0f %% full: %s", share * 100, what)
         self.memory_full = full
-
-    async def _copy_outboxes_of_the_dead(self) -> None:
-        for code in await self._registry.pools():
-            pool = Pool(self._client, code)
-            workers = await pool.outboxes()
-            if not workers:
-                continue
-            # Asked after: a worker says that it lives before it settles anything.
-            for worker in workers - await self._registry.alive():
-                calls = await pool.outbox(worker)
-                items = [item for call in calls.values() for item in call]
-                by_queue: dict[str, list[tuple[str, str, str]]] = {}
-                for item in items:
-                    queue, broker_id, token, verdict = item.rsplit(SEP, 3)
-                    by_queue.setdefault(queue, []).append((broker_id, token, verdict))
-                for queue, outcomes in by_queue.items():
-                    await Queue(self._client, queue).report(outcomes)
-                await pool.trim_outbox(worker, list(calls))
-                log.info("%d outcomes of %s, which is gone, copied from pool %s", len(items), worker, code)
 
     async def _look_for_trouble(self) -> None:
         """Every half minute: more tracked than the pools can hold, and pools that nobody serves."""

@@ -194,3 +194,23 @@ async def test_a_coordinator_that_ends_stops_what_is_scheduled_before_it_lets_go
 
 async def _leads(client: Client) -> bool:
     return any(record.get("leader") for record in await Registry(client).processes())
+
+
+async def test_what_a_failover_brought_back_into_the_outbox_of_a_living_worker_is_copied(world: World) -> None:
+    """The worker trimmed it: to the worker it is done with, and its queue was never told, or forgot."""
+    await world.configure(**{"P": 5, "DEFAULT-POOL": 1})
+    await world.track(2)
+    (one, two) = await Queue(world.client, "q").tracked(["b0", "b1"])
+    assert one is not None
+    assert two is not None
+    await Registry(world.client).beat("w", {}, ttl_ms=60_000)
+    outbox = PoolKeys("P").outbox("w")
+    await world.client.sadd(PoolKeys("P").outboxes, "w")
+    await world.client.hset(outbox, "7", f"q\x1fb0\x1f{one.token}\x1fa")
+    await world.round()
+    await world.client.hset(outbox, "8", f"q\x1fb1\x1f{two.token}\x1fa")
+    assert await Queue(world.client, "q").settled_count() == 0, "it may be on its way there"
+    for _ in range(31):
+        await world.round(1)
+    assert await Queue(world.client, "q").settled_count() == 1
+    assert await world.client.hkeys(outbox) == ["8"]
