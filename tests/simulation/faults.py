@@ -304,7 +304,7 @@ def _limits(world: World, chance: random.Random) -> str:
 @fault("rate")
 def _rate(world: World, chance: random.Random) -> str:
     pool = _pool(world, chance)
-    pool["rateLimitPerMinute"] = chance.choice((None, 40, 60, 90))
+    pool["rateLimitPerMinute"] = chance.choice((None, 60, 60, 90))
     world.reconfigured()
     return f"{pool['code']}: {pool['rateLimitPerMinute']} a minute"
 

@@ -23,6 +23,26 @@ class Livelock(Exception):
     """The clock stands still, and something is always ready."""
 
 
+class Task(asyncio.Task[Any]):
+    """Hashed by its number: a set of tasks, gone through, has an order then that no address decides."""
+
+    made = 0
+    _number = 0
+
+    def __hash__(self) -> int:
+        if not self._number:
+            Task.made += 1
+            self._number = Task.made
+        return self._number
+
+
+class Event(asyncio.Event):
+    """As `Task`."""
+
+    _number = 0
+    __hash__ = Task.__hash__
+
+
 class Process:
     """One process of the fleet, as an operating system knows it."""
 
@@ -47,6 +67,7 @@ class Process:
 class Loop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
+        Task.made = 0
         self.now_s = 0.0
         self.process: Process | None = None
         """Whose callback runs now."""
@@ -152,8 +173,10 @@ class Loop(asyncio.BaseEventLoop):
 
     # What asyncio asks of a loop --------------------------------------------------------------------
 
-    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = super().create_task(coro, **options)
+    def create_task(
+        self, coro: Any, *, name: object = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = Task(coro, loop=self, name=str(name) if name is not None else None, context=context)
         self._kept.append(task)
         return task
 

@@ -180,7 +180,7 @@ def _queue(chance: random.Random, number: int, ttl_ms: int) -> QueuePlan:
     kind = chance.choice(KINDS)
     name = f"{kind}{number}"
     uris: dict[Kind, str] = {
-        "sqlite": f"sqlite:///%FOLDER%/queue.db?queue={name}",
+        "sqlite": f"sqlite:///queue.db?queue={name}",
         "own": f"fleet://{name}",
         "fifo": f"https://sqs.simulated/0/{name}.fifo",
         "standard": f"https://sqs.simulated/0/{name}",
@@ -195,7 +195,7 @@ def _pool(chance: random.Random, number: int) -> PoolPlan:
         code=f"P{number}",
         concurrency=chance.choice((1, 2, 3, 5, 10)),
         capacity=chance.choice((8, 12, 20, 40, 100)),
-        rate=chance.choice((None, None, None, 40, 60, 120)),
+        rate=chance.choice((None, None, None, 60, 120)),
         on_failure=chance.choice(("return", "return", "return", "hold", "hold", "skip", "park")),
         park_after=chance.choice((2, 5)),
     )

@@ -47,8 +47,10 @@ def signature(result: Result) -> str:
     """What two failures have in common that are one bug, as far as a text can tell: of a crash, its error and place."""
     if result.kind != "crash":
         return result.kind
-    words = result.text.split(" ended: ", 1)[-1]
-    return f"crash {words.split(':', 1)[0]} {words.rpartition(' in ')[2].partition(' ')[0]}"
+    words, _, frames = result.text.split(" ended: ", 1)[-1].partition(", by ")
+    frames = frames.rpartition(" (")[0]
+    # Where it came from: the last places are often those that translate an error.
+    return f"crash {words.split(':', 1)[0]} {frames}"
 
 
 def _fewer(best: Result, failed: Result, name: str, jobs: int, give_up_s: float) -> Result:

@@ -1,4 +1,5 @@
 -- store: Redis in one Lua table: the commands that Fleet's scripts and code use, each as Redis does it, and no other.
+jit.off()
 -- Returns the functions that store.py calls. Time is `S.now_us`, set before each call; nothing here asks a clock.
 local S = { db = {}, now_us = 0, full = false, readonly = false, published = {}, dirty = {}, created = {}, scripts = {} }
 local fmt, floor = string.format, math.floor

@@ -10,9 +10,11 @@ import logging
 import random
 import shutil
 import tempfile
+import traceback
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
+from unittest import mock
 
 from fleet.clock import SystemClock
 from fleet.errors import FleetError
@@ -26,7 +28,7 @@ from tests.simulation import clock, faults
 from tests.simulation.checks import Checks, Excuses, Violation
 from tests.simulation.endpoint import Endpoint, Endpoints
 from tests.simulation.fleet import Fleet
-from tests.simulation.loop import Livelock, Loop, Process
+from tests.simulation.loop import Event, Livelock, Loop, Process
 from tests.simulation.network import Network, Weather
 from tests.simulation.redis import URL, RedisHost, SimulatedClient, know_scripts
 from tests.simulation.scenario import SENDING_S, FaultPlan, MessagePlan, Scenario
@@ -104,7 +106,7 @@ class World:
         queues = [
             {
                 "queueName": queue.name,
-                "queueUri": queue.uri.replace("%FOLDER%", self._folder),
+                "queueUri": queue.uri,
                 "visibilityTimeout": queue.visibility_s,
             }
             for queue in self.scenario.queues
@@ -192,13 +194,14 @@ class World:
         if error is None:
             self.checks.broken("crash", f"{process} ended with an error")
             return
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        place = (
-            f" in {where.tb_frame.f_code.co_filename.rpartition('/')[2]}:{where.tb_lineno}" if where is not None else ""
+        frames = [
+            f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
+            for frame in traceback.extract_tb(error.__traceback__)
+            if "/tests/" not in frame.filename
+        ]
+        self.checks.broken(
+            "crash", f"{process} ended: {type(error).__name__}: {error}, by {' > '.join(frames[-5:])} ({text})"
         )
-        self.checks.broken("crash", f"{process} ended: {type(error).__name__}: {error}{place} ({text})")
 
     # The run ------------------------------------------------------------------------------------------
 
@@ -208,6 +211,8 @@ class World:
                 clock.in_place(self.loop, random.Random(self._chance.getrandbits(64))),
                 self.fleet.in_place(),
                 self._logs(),
+                mock.patch.object(asyncio, "Event", Event),
+                contextlib.chdir(self._folder),  # its name is chance, and stands in no URI so
             ):
                 know_scripts({script(name).digest: name for name in names()})
                 self.loop.run_until_complete(self.loop.create_task(self._history()))
@@ -311,7 +316,7 @@ class World:
         if plan.kind in ("sqlite", "own"):
             publisher: SqlitePublisher | OwnPublisher
             if plan.kind == "sqlite":
-                address = sqlite_file.parse_address(plan.uri.replace("%FOLDER%", self._folder))
+                address = sqlite_file.parse_address(plan.uri)
                 publisher = SqlitePublisher(path=address.path, queue=address.queue, clock=SystemClock())
                 await publisher.open()
             else:
