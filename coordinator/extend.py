@@ -116,12 +116,13 @@ class Extender:
     async def run(self) -> None:
         visibility_ms = self._source.visibility_ms
         while self._ours():
-            await self._rest(visibility_ms * LOOK_EVERY / 1000)
+            # Before the first rest: what an earlier owner left has half of its visibility at most, less a takeover.
             due = self._queue.alive.due(self._clock.boot_ms() - visibility_ms * DUE_AT)
             for first in range(0, len(due), _PAGE):
                 if not self._ours():
                     return
                 await self._extend(due[first : first + _PAGE])
+            await self._rest(visibility_ms * LOOK_EVERY / 1000)
 
     async def _extend(self, broker_ids: list[str]) -> None:
         now_ms = self._clock.boot_ms()

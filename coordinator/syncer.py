@@ -19,6 +19,7 @@ from fleet.lease import Lease
 from fleet.metrics_port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life
 from fleet.settings import Settings
+from fleet.sources.check import haste_of
 from fleet.state.connect import connected
 from fleet.state.keys import CHANGED_CHANNEL, FleetKeys
 from fleet.state.registry import Registry
@@ -65,7 +66,10 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
             reloaded.update(request=request, error=error)
             await heartbeat.beat()
 
-        validator = Validator(warn=lambda category, text: warn(category, "WARN", text))
+        validator = Validator(
+            warn=lambda category, text: warn(category, "WARN", text),
+            remark_on=lambda queue: haste_of(queue, ttl_ms),
+        )
         leading = Leading(
             name=identity.name,
             lease=Lease(client=client, key=FleetKeys.syncer, owner=identity.name, ttl_ms=ttl_ms, clock=clock),

@@ -24,10 +24,12 @@ class Validator:
         *,
         warn: Callable[[str, str], Awaitable[None]],
         problem_of: Callable[[QueueConfig], Awaitable[str]] = problem_of,
+        remark_on: Callable[[QueueConfig], str] = lambda _: "",
     ) -> None:
-        """`warn` is told the category and the text."""
+        """`warn` is told the category and the text; `remark_on` says what is odd about a queue that can be read."""
         self._warn = warn
         self._problem_of = problem_of
+        self._remark_on = remark_on
         self._due: RouterConfig | None = None
         self._wake = asyncio.Event()
 
@@ -49,10 +51,14 @@ class Validator:
 
     async def _look_at(self, queue: QueueConfig, gate: asyncio.Semaphore) -> None:
         async with gate:
-            problem = "" if self._due is not None else await self._problem_of(queue)
-        if problem:
-            text = f"queue {queue.name}: {problem}"
-            try:
-                await self._warn(CATEGORY, text)
-            except StateError as error:
-                log.warning("%s not stored (%s): %s", CATEGORY, error, text)
+            if self._due is not None:
+                return
+            for problem in (self._remark_on(queue), await self._problem_of(queue)):
+                if problem:
+                    await self._tell(f"queue {queue.name}: {problem}")
+
+    async def _tell(self, text: str) -> None:
+        try:
+            await self._warn(CATEGORY, text)
+        except StateError as error:
+            log.warning("%s not stored (%s): %s", CATEGORY, error, text)

@@ -23,6 +23,7 @@ from fleet.embedded_redis import find_executable, find_running
 from fleet.errors import FleetError
 from fleet.nouns import number
 from fleet.settings import Settings
+from fleet.sources.check import haste_of
 from fleet.state import observe
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
@@ -168,6 +169,9 @@ async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
         return
     for remark in config.remarks:
         yield Finding("warn", "config", remark)
+    for queue in config.queues:
+        if why := haste_of(queue, settings.lease.ttl_ms):
+            yield Finding("warn", "config", f"queue {queue.name}: {why}")
     yield Finding("ok", "config", f"{number(len(config.queues), 'queue')}, {number(len(config.pools), 'pool')}")
     if (differs := await _other_than_in_force(settings, config)) is not None:
         yield differs

@@ -14,7 +14,7 @@ from fleet.cli.table import show_json
 from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
 from fleet.nouns import number
-from fleet.sources.check import refusal_of
+from fleet.sources.check import haste_of, refusal_of
 from fleet.verify import verify as verify_journals
 
 
@@ -91,8 +91,10 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
         return 1
     queues, pools = [queue.name for queue in found.queues], [pool.code for pool in found.pools]
     # What needs no look at the queues: from here they need not be reachable, and are not asked.
-    refusals = [f"queue {queue.name}: {why}" for queue in found.queues if (why := refusal_of(queue))]
-    remarks = [*found.remarks, *refusals]
+    remarks = list(found.remarks)
+    for queue in found.queues:
+        reasons = refusal_of(queue), haste_of(queue, settings.lease.ttl_ms)
+        remarks += [f"queue {queue.name}: {why}" for why in reasons if why]
     if as_json:
         show_json({"ok": True, "error": None, "remarks": remarks, "queues": queues, "pools": pools})
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 
 from fleet.config import QueueConfig
 from fleet.errors import FleetError, InvalidConfig
@@ -13,6 +14,8 @@ from fleet.sources.open import OpenSource, open_source
 log = logging.getLogger("fleet.sources")
 
 WITHIN_S = 5.0
+_WITHOUT_VISIBILITY = frozenset({"stomp"})
+"""Kinds of queues in which a message is its connection's until that ends."""
 
 
 def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> str:
@@ -22,6 +25,18 @@ def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> 
     except InvalidConfig as error:
         return str(error)
     return ""
+
+
+def haste_of(queue: QueueConfig, ttl_ms: int) -> str:
+    """Why its visibility timeout is too short for a fleet whose leases last so long; '' if it is not."""
+    if queue.scheme in _WITHOUT_VISIBILITY or queue.visibility_timeout_s * 1000 >= 2 * ttl_ms:
+        return ""
+    return (
+        f"visibilityTimeout is {queue.visibility_timeout_s} s, less than twice lease.ttl_ms ({ttl_ms / 1000:g} s):"
+        " it is extended at half of it, and after a crash of the coordinator nobody extends it for as long as a lease"
+        " lasts. Messages that are under way are shown again then;"
+        f" set it to {math.ceil(2 * ttl_ms / 1000)} s or more"
+    )
 
 
 async def problem_of(queue: QueueConfig, *, open_source: OpenSource = open_source, within_s: float = WITHIN_S) -> str:

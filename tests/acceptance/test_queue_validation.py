@@ -51,3 +51,32 @@ def test_a_check_names_queues_that_no_adapter_takes(tmp_path: Path) -> None:
     assert checked.code == 0
     assert "warn: queue foreign: no queue adapter for 'gopher'" in checked.out
     assert "s3cret" not in checked.out + checked.err
+
+
+def test_a_visibility_that_does_not_outlast_a_takeover_is_warned_about_with_the_reason(tmp_path: Path) -> None:
+    queues = {
+        "hasty": (f"sqlite:///{tmp_path}/q.db?queue=hasty", 19),
+        "calm": (f"sqlite:///{tmp_path}/q.db?queue=calm", 20),
+        "amq": ("stomp://127.0.0.1:1/q", 1),
+    }
+    document = {
+        "queues": [{"queueName": name, "queueUri": uri, "visibilityTimeout": s} for name, (uri, s) in queues.items()]
+    }
+    (tmp_path / "router.json").write_text(json.dumps(document))
+    reason = "queue hasty: visibilityTimeout is 19 s, less than twice lease.ttl_ms (10 s)"
+    alone = Fleet(tmp_path)
+    checked = alone.run("config", "check", "router.json")
+    assert (checked.code, checked.out.count("visibilityTimeout")) == (0, 1)
+    assert f"warn: {reason}" in checked.out and "set it to 20 s or more" in checked.out
+    calmer = Fleet(tmp_path, {"FLEET_LEASE_TTL_MS": "9000"})
+    assert "visibilityTimeout" not in calmer.run("config", "check", "router.json").out
+    assert reason in alone.run("doctor", "--config", "router.json").out
+    with running_redis() as redis:
+        fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": redis.url})
+        with fleet.running("syncer", "--config", "router.json") as syncer:
+            until(lambda: reason in syncer.text(), why=syncer.text)
+            rows = fleet.run("warnings", "--json").document
+            assert [row["message"].split(":")[0] for row in rows if "visibilityTimeout" in row["message"]] == [
+                "queue hasty"
+            ]
+            assert syncer.stop() == 0
