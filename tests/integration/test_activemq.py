@@ -326,3 +326,25 @@ async def test_a_broker_that_is_not_there_is_unavailable_in_one_line_without_the
     assert "s3cret" not in str(caught.value)
     assert str(caught.value) == "stomp://127.0.0.1:1/q: Connection refused"
     await source.close()
+
+
+async def test_a_foreign_message_whose_id_cannot_be_ours_has_the_brokers_id_through_a_delayed_nack(
+    activemq_server: ActiveMqServer, queue: str
+) -> None:
+    uri = activemq_server.uri(queue)
+    line, source = StompLine(address=parse_address(uri)), source_of(uri)
+    await line.open()
+    await source.open()
+    try:
+        headers = {"destination": f"/queue/{queue}", "FleetId": "a\x1fb\x1e", "content-length": "1"}
+        assert await line.ask([Command("SEND", headers, b"x")]) == [""]
+        (first,) = await source.poll(10, SOON_MS)
+        assert first.broker_id.isprintable() and first.broker_id != headers["FleetId"]
+        assert await source.nack([(held([first])[0], 100)]) == [True]
+        (again,) = await source.poll(10, SOON_MS)
+        assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
+        assert await source.ack(held([again])) == [True]
+        await until(source, EMPTY)
+    finally:
+        await source.close()
+        await line.close()
