@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from fleet.counters import Counts, Key
-from fleet.metrics import Exposition, Histogram
+from fleet.metrics import BOUNDS_S, POOL_BOUNDS_S, Exposition, Histogram
 
 HISTOGRAMS = {
     "delivery": ("fleet_delivery_seconds", "pool", "How long a delivery took."),
@@ -51,19 +51,22 @@ def add_counted(
     by_pool, by_queue, lost = of_kind("pool"), of_kind("queue"), Counter[str]()
     pools = sorted(by_pool if pools is None else pools)
     queues = sorted(by_queue if queues is None else queues)
-    outcomes = [
-        ({"pool": code, "outcome": name}, count)
-        for code in pools
-        for name, count in sorted(by_pool.get(code, {}).items())
-        if name not in _NO_OUTCOME
-    ]
-    page.family("fleet_messages_total", "counter", "Deliveries by what came of them.", outcomes)
-    limited = [({"pool": code}, by_pool.get(code, {}).get(_RATE_LIMITED, 0)) for code in pools]
-    page.family("fleet_pool_rate_limited_total", "counter", "Groups that had to wait for the rate limit.", limited)
+    used = [code for code in pools if code in by_pool]
+    outcomes = {
+        f',outcome="{name}"': [(code, by_pool[code][name]) for code in used if name in by_pool[code]]
+        for name in sorted({name for code in used for name in by_pool[code]}.difference(_NO_OUTCOME))
+    }
+    page.of_each("fleet_messages_total", "counter", "Deliveries by what came of them.", "pool", outcomes)
+    limited = {"": [(code, by_pool[code].get(_RATE_LIMITED, 0)) for code in used]}
+    about_limited = "Groups that had to wait for the rate limit."
+    page.of_each("fleet_pool_rate_limited_total", "counter", about_limited, "pool", limited)
     for name, (metric, label, about) in HISTOGRAMS.items():
-        found = {of: Histogram.of(counts) for of, counts in of_kind(name).items()}
+        found = of_kind(name)
         shown = sorted(found if label != "pool" else found.keys() & set(pools))
-        page.family(metric, "histogram", about, [({label: of}, found[of]) for of in shown])
+        bounds_s = POOL_BOUNDS_S if label == "pool" else BOUNDS_S
+        page.family(
+            metric, "histogram", about, (({label: of}, Histogram.of(found[of])) for of in shown), bounds_s=bounds_s
+        )
     for name, about in _QUEUES.items():
         samples = [({"queue": queue}, by_queue.get(queue, {}).get(name, 0)) for queue in queues]
         page.family(f"fleet_queue_{name}_total", "counter", about, samples)

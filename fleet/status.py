@@ -83,12 +83,13 @@ def is_off(records: list[dict[str, Any]]) -> bool:
 
 async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> Status:
     config, router = await views.configuration(client)
+    records = await Registry(client).processes()
     found = Status(
         leader=await observe.leader(client),
         config=config,
-        records=await Registry(client).processes(),
+        records=records,
         pools=await observe.pools(client),
-        queues=await views.queues_now(client, router, depths=depths),
+        queues=await views.queues_now(client, router, depths=depths, records=records),
         servers=await observe.servers(client),
     )
     found.problems.extend(problems(found))

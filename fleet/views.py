@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from fleet.config import QueueConfig, RouterConfig, parse_router_config
+from fleet.counters import Counts, Key
 from fleet.errors import FleetError
 from fleet.sources.base import Depth
 from fleet.sources.open import open_source
@@ -163,9 +164,17 @@ async def queue_depths(queues: Sequence[QueueConfig]) -> list[DepthNow]:
     return list(await asyncio.gather(*(_depth(queue, gate) for queue in queues)))
 
 
-async def queues_now(client: Client, config: RouterConfig, *, depths: AskDepths = queue_depths) -> list[QueueNow]:
+async def queues_now(
+    client: Client,
+    config: RouterConfig,
+    *,
+    depths: AskDepths = queue_depths,
+    records: Sequence[Mapping[str, Any]] | None = None,
+    counted: Mapping[Key, Counts] | None = None,
+) -> list[QueueNow]:
+    """`records`, `counted`: as `observe.queues` takes them."""
     queues = sorted(config.queues, key=lambda queue: queue.name)
-    views = await observe.queues(client, [queue.name for queue in queues])
+    views = await observe.queues(client, [queue.name for queue in queues], records=records, counted=counted)
     return [QueueNow(view, depth, error) for view, (depth, error) in zip(views, await depths(queues), strict=True)]
 
 

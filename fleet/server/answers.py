@@ -18,14 +18,14 @@ log = logging.getLogger("fleet.server")
 
 MAX_BODY_BYTES = 1024 * 1024
 BODY_WITHIN_S = 30.0
-_encode = msgspec.json.Encoder().encode
+encoded = msgspec.json.Encoder().encode
 
 
 class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return _encode(content)
+        return encoded(content)
 
 
 def error(status: int, text: str, *, headers: Mapping[str, str] | None = None) -> Json:

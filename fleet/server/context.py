@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from fleet.jobs.process import Processor
 from fleet.process import Identity
+from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.server.due import DueNow
@@ -23,6 +24,7 @@ class Context:
     identity: Identity
     pulse: Pulse
     depths: Depths
+    looks: Looks
     snapshots: Snapshots
     publishers: Publishers
     breakers: BreakerBoard

@@ -25,8 +25,9 @@ from fleet.jobs.due import DueJobs
 from fleet.jobs.process import AT_ONCE, THREADS, Processor
 from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import open_store
-from fleet.process import Heartbeat, Identity, Life
+from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.server.app import make_app
+from fleet.server.aside import Aside
 from fleet.server.breakers import BreakerBoard
 from fleet.server.context import Context
 from fleet.server.depths import Depths
@@ -63,6 +64,7 @@ class _Uvicorn(uvicorn.Server):
 async def serve(settings: Settings, host: str, port: int) -> int:
     """Answer until SIGTERM. Returns the exit code."""
     tokens = Tokens.of(settings.server, host)
+    tame_collector()
     identity, life, clock = Identity.new("server"), Life(), SystemClock()
     async with connected(settings.redis.url) as client:
         found = listen(host, port)
@@ -73,7 +75,8 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             BreakerBoard(client),
             Publishers(),
         )
-        snapshots = Snapshots(client=client, clock=clock, depths=depths, breakers=breakers)
+        aside = Aside(settings.redis.url)
+        snapshots = Snapshots(looks=aside, clock=clock, depths=depths, breakers=breakers)
         targets = Breakers(shared=SharedBreakers(client), worker=identity.name, clock=clock)
         signals = Signals(
             client=client, url=settings.redis.url, handlers={BREAKER_CHANNEL: targets.on_message},
@@ -83,7 +86,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         lag = DueJobs(settings, clock=clock)
         due = DueNow(ask=lag, clock=clock, alarms=Alarms(warnings=Warnings(client), source=identity.role))
         context = Context(
-            client=client, identity=identity, pulse=pulse, depths=depths, snapshots=snapshots,
+            client=client, identity=identity, pulse=pulse, depths=depths, looks=aside, snapshots=snapshots,
             publishers=publishers, breakers=breakers, processor=processor, due=due,
         )  # fmt: skip
         server = _Uvicorn(_options(make_app(context, tokens)))
@@ -105,6 +108,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         await snapshots.close()
         server.should_exit = True
         await asyncio.wait([answering])
+        await aside.close()
         await publishers.close()
         http.close()
         await processor.close()

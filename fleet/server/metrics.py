@@ -3,50 +3,72 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fleet import views
 from fleet.counted import HISTOGRAMS, add_counted
 from fleet.jobs.due import Due
 from fleet.metrics import Exposition
+from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.state import observe
 from fleet.state.connect import Client
-from fleet.state.registry import Registry
+from fleet.state.look import Looked, look
+from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.totals import forget, labels, totals
 from fleet.state.warnings import Warnings
+from fleet.views import AskDepths
 
 _POOL_KINDS = frozenset({"pool", *(kind for kind, (_, label, _) in HISTOGRAMS.items() if label == "pool")})
 
 
-async def exposition(client: Client, *, depths: Depths, breakers: BreakerBoard, due: Due | None) -> str:
+async def exposition(looks: Looks, *, depths: Depths, breakers: BreakerBoard, due: Due | None) -> bytes:
+    async def page(client: Client) -> bytes:
+        board = looks.at_home(breakers.list)
+        return await _page(client, depths=looks.at_home(depths), breakers=board, due=due)
+
+    return await looks.ask(page)
+
+
+async def _page(
+    client: Client, *, depths: AskDepths, breakers: Callable[[], Awaitable[list[dict[str, Any]]]], due: Due | None
+) -> bytes:
     page = Exposition()
-    pools = await observe.pools(client)
-    queues = await views.queues_now(client, (await views.configuration(client))[1], depths=depths)
+    counted = await totals(client)
+    registry = Registry(client)
+    looked = await look(client, sorted(await registry.pools()))
+    pools = [pool for pool in looked if pool.exists]
+    records = await registry.processes()
+    config, router = await views.configuration(client)
+    queues = await views.queues_now(client, router, depths=depths, records=records, counted=counted)
     add_counted(
         page,
-        await totals(client),
+        counted,
         pools={pool.code for pool in pools},
         queues={queue.view.name for queue in queues},
     )
-    _pools(page, pools)
+    # One that never had a message has none of these lines. Nothing goes away that was there before.
+    _pools(page, [pool for pool in pools if pool.held or ("wait", pool.code) in counted])
+    concurrency = ((pool.code, int(pool.settings["concurrency"])) for pool in pools)
+    page.of_each("fleet_pool_concurrency", "gauge", "Deliveries at a time, at most.", "pool", {"": concurrency})
     _queues(page, queues)
-    await _processes(page, client)
+    await _processes(page, client, records, queues)
     _feed(page, due)
-    await _rest(page, client, breakers)
-    return page.text()
+    await _rest(page, client, config, await breakers())
+    return page.text().encode()
 
 
-def _pools(page: Exposition, pools: list[observe.PoolView]) -> None:
+def _pools(page: Exposition, pools: list[Looked]) -> None:
     gauges = {
         "queued": ("Messages that wait.", [max(0, pool.held - pool.leases) for pool in pools]),
         "active": ("Deliveries under way.", [pool.leases for pool in pools]),
-        "concurrency": ("Deliveries at a time, at most.", [pool.settings.concurrency for pool in pools]),
         "groups": ("Groups with messages.", [pool.leases + pool.ready + pool.later for pool in pools]),
     }
     for name, (about, values) in gauges.items():
-        labelled = [({"pool": pool.code}, value) for pool, value in zip(pools, values, strict=True)]
-        page.family(f"fleet_pool_{name}", "gauge", about, labelled)
+        samples = zip((pool.code for pool in pools), values, strict=True)
+        page.of_each(f"fleet_pool_{name}", "gauge", about, "pool", {"": samples})
 
 
 def _queues(page: Exposition, queues: list[views.QueueNow]) -> None:
@@ -69,8 +91,10 @@ def _feed(page: Exposition, due: Due | None) -> None:
     page.family("fleet_feed_oldest_due_seconds", "gauge", "For how long the first of them has been due.", oldest)
 
 
-async def _processes(page: Exposition, client: Client) -> None:
-    roles = Counter(str(record.get("role")) for record in await Registry(client).processes())
+async def _processes(
+    page: Exposition, client: Client, records: list[dict[str, Any]], queues: list[views.QueueNow]
+) -> None:
+    roles = Counter(str(record.get("role")) for record in records)
     page.family(
         "fleet_processes", "gauge", "Processes that live.", [({"role": r}, n) for r, n in sorted(roles.items())]
     )
@@ -80,23 +104,22 @@ async def _processes(page: Exposition, client: Client) -> None:
     page.family("fleet_feed_leader", "gauge", "1 while a driver of the feed leads.", [({}, int(bool(feeds.owner)))])
     epochs: dict[str, int] = {"leader": int(leader.epoch or 0), "feed": int(feeds.epoch or 0)}
     epochs["syncer"] = int((await observe.syncer_leader(client)).epoch or 0)
-    config = (await views.configuration(client))[1]
-    owners = await observe.owners(client, [queue.name for queue in config.queues])
+    owners = await observe.owners(client, [queue.view.name for queue in queues])
     epochs["queue"] = max((int(owner.epoch or 0) for owner in owners), default=0)
     page.family(
         "fleet_lease_epoch", "gauge", "The highest epoch granted.", [({"kind": k}, e) for k, e in epochs.items()]
     )
 
 
-async def _rest(page: Exposition, client: Client, breakers: BreakerBoard) -> None:
-    is_open = [({"origin": str(breaker["origin"])}, 1) for breaker in await breakers.list()]
+async def _rest(
+    page: Exposition, client: Client, config: ConfigRevision | None, breakers: list[dict[str, Any]]
+) -> None:
+    is_open = [({"origin": str(breaker["origin"])}, 1) for breaker in breakers]
     page.family("fleet_breaker_open", "gauge", "1 for each breaker that is not closed.", is_open)
-    registry = Registry(client)
-    config = await registry.config()
     # Nothing where there is none: an age of 0 would say that all is well.
     age: list[tuple[dict[str, str], float]] = []
     if config is not None:
-        age.append(({}, max(0.0, (await registry.clock_ms() - config.checked_ms) / 1000)))
+        age.append(({}, max(0.0, (await Registry(client).clock_ms() - config.checked_ms) / 1000)))
     page.family("fleet_config_age_seconds", "gauge", "Since the syncer last confirmed the configuration.", age)
     severities = Counter(warning.severity for warning in await Warnings(client).list(unacknowledged=True))
     samples = [({"severity": s}, severities[s]) for s in ("CRITICAL", "ERROR", "WARN", "INFO")]

@@ -11,8 +11,9 @@ from starlette.responses import Response, StreamingResponse
 from fleet import views
 from fleet.metrics import CONTENT_TYPE
 from fleet.server import context, metrics
-from fleet.server.answers import Json, flag, query_number
+from fleet.server.answers import Json, encoded, flag, query_number
 from fleet.state import observe
+from fleet.state.connect import Client
 from fleet.state.groups import GroupView, groups
 from fleet.state.registry import Registry
 from fleet.state.warnings import MOST, Warnings
@@ -59,7 +60,10 @@ async def queue_stats(request: Request) -> Response:
 
 
 async def pool_stats(request: Request) -> Response:
-    return Json({pool.code: views.pool_json(pool) for pool in await observe.pools(context.of(request).client)})
+    async def rows(client: Client) -> bytes:
+        return encoded({pool.code: views.pool_json(pool) for pool in await observe.pools(client)})
+
+    return Response(await context.of(request).looks.ask(rows), media_type="application/json")
 
 
 async def in_flight(request: Request) -> Response:
@@ -117,17 +121,21 @@ async def pool_groups(request: Request) -> Response:
     """Of one pool its groups; without one how many each pool has."""
     client, code = context.of(request).client, request.query_params.get("pool")
     if code is None:
-        return Json(
-            {
-                pool.code: {"processing": pool.leases, "queued": pool.ready, "waiting": pool.later}
-                for pool in await observe.pools(client)
-            }
-        )
+        return Response(await context.of(request).looks.ask(_groups_of_each), media_type="application/json")
     if code not in await observe.pool_settings(client, [code]):
         raise HTTPException(404, f"there is no pool {code}")
     now_ms = await Registry(client).clock_ms()
     found = await groups(client, code, limit=query_number(request, "limit", 100, most=10_000))
     return Json([_group(view, now_ms) for view in found])
+
+
+async def _groups_of_each(client: Client) -> bytes:
+    return encoded(
+        {
+            pool.code: {"processing": pool.leases, "queued": pool.ready, "waiting": pool.later}
+            for pool in await observe.pools(client)
+        }
+    )
 
 
 def _group(view: GroupView, now_ms: int) -> dict[str, Any]:
@@ -175,5 +183,5 @@ async def events(request: Request) -> Response:
 
 async def prometheus(request: Request) -> Response:
     own = context.of(request)
-    page = await metrics.exposition(own.client, depths=own.depths, breakers=own.breakers, due=await own.due())
+    page = await metrics.exposition(own.looks, depths=own.depths, breakers=own.breakers, due=await own.due())
     return Response(page, headers={"content-type": CONTENT_TYPE})

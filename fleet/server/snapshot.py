@@ -13,6 +13,7 @@ import msgspec
 from fleet import views
 from fleet.clock import Clock
 from fleet.errors import StateError
+from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.server.health import STATE_AWAY, Health, judge
@@ -69,9 +70,9 @@ class Snapshots:
     """One reader of Redis, whatever the number of listeners; none while nobody listens."""
 
     def __init__(
-        self, *, client: Client, clock: Clock, depths: Depths, breakers: BreakerBoard, every_s: float = EVERY_S
+        self, *, looks: Looks, clock: Clock, depths: Depths, breakers: BreakerBoard, every_s: float = EVERY_S
     ) -> None:
-        self._client = client
+        self._looks = looks
         self._clock = clock
         self._depths = depths
         self._breakers = breakers
@@ -94,13 +95,15 @@ class Snapshots:
         async with self._reading:
             now_ms = self._clock.boot_ms()
             if self._latest is None or now_ms - self._latest.taken_ms >= self._every_s * 1000:
-                self._latest = Snapshot(
-                    taken_ms=now_ms,
-                    status=await status(self._client, depths=self._depths),
-                    warnings=await Warnings(self._client).list(unacknowledged=True),
-                    breakers=await self._breakers.list(),
-                )
+                self._latest = Snapshot(now_ms, *await self._looks.ask(self._look))
             return self._latest
+
+    async def _look(self, client: Client) -> tuple[Status, list[WarningView], list[dict[str, Any]]]:
+        return (
+            await status(client, depths=self._looks.at_home(self._depths)),
+            await Warnings(client).list(unacknowledged=True),
+            await self._looks.at_home(self._breakers.list)(),
+        )
 
     async def health(self) -> Health:
         try:

@@ -6,6 +6,7 @@ one family member only. `docs/redis.md` lists them with their type and what boun
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 WAKE_CHANNEL = "fleet:wake"
@@ -104,6 +105,12 @@ class PoolKeys:
     def high_group(self) -> str:
         """Prefix of the list of a group's high-priority messages."""
         return self._key("h:")
+
+
+def keys_of_pool(code: str, names: Iterable[str]) -> list[str]:
+    """Those of a pool's keys that are called as their property, all at once: there are thousands to look at."""
+    tag = f"{{p:{code}}}:"
+    return [tag + name for name in names]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from fleet.counters import Counts, Key
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
+from fleet.state.look import look
 from fleet.state.pool import PoolSettings
 from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
@@ -94,32 +96,21 @@ async def secrets_of(client: Client, codes: Sequence[str]) -> dict[str, tuple[st
 
 async def pools(client: Client) -> list[PoolView]:
     """Every pool that exists, configured or draining, by its code."""
-    registry = Registry(client)
-    found = await _pools(client, sorted(await registry.pools()))
-    for (_, code), outcomes in (await totals(client, ["pool"])).items():
-        if code in found:
-            found[code].outcomes.update(outcomes)
+    found = await _pools(client, sorted(await Registry(client).pools()))
+    counted = await totals(client, ["pool"])
+    for code, view in found.items():
+        view.outcomes.update(counted.get(("pool", code), {}))
     return list(found.values())
 
 
 async def _pools(client: Client, codes: Sequence[str]) -> dict[str, PoolView]:
-    found: dict[str, PoolView] = {}
-    for first in range(0, len(codes), _AT_ONCE):
-        part = codes[first : first + _AT_ONCE]
-        pipeline = client.pipeline(transaction=False)
-        for keys in map(PoolKeys, part):
-            pipeline.hgetall(keys.settings)
-            pipeline.hlen(keys.entries)
-            pipeline.zcard(keys.leases)
-            pipeline.llen(keys.ready)
-            pipeline.zcard(keys.later)
-        with translated():
-            answers = await pipeline.execute()
-        for i, code in enumerate(part):
-            settings, held, leases, ready, later = answers[5 * i : 5 * i + 5]
-            if "concurrency" in settings:
-                found[code] = PoolView(code, _settings(settings), "paused" in settings, held, leases, ready, later)
-    return found
+    return {
+        one.code: PoolView(
+            one.code, _settings(one.settings), "paused" in one.settings, one.held, one.leases, one.ready, one.later
+        )
+        for one in await look(client, codes)
+        if one.exists
+    }
 
 
 def _settings(stored: dict[str, str]) -> PoolSettings:
@@ -169,8 +160,17 @@ async def _leases(client: Client, keys: Sequence[str]) -> list[LeaseView]:
     return views
 
 
-async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
-    """These queues, as Redis knows them; how deep they are their sources know."""
+async def queues(
+    client: Client,
+    names: Sequence[str],
+    *,
+    records: Sequence[Mapping[str, Any]] | None = None,
+    counted: Mapping[Key, Counts] | None = None,
+) -> list[QueueView]:
+    """These queues, as Redis knows them; how deep they are their sources know.
+
+    `records` of the processes that live, `counted`: the totals, where they were read already.
+    """
     keys = [QueueKeys(name) for name in names]
     leases = await owners(client, names)
     sizes: list[int] = []
@@ -182,10 +182,11 @@ async def queues(client: Client, names: Sequence[str]) -> list[QueueView]:
             pipeline.llen(k.dead)
         with translated():
             sizes += await pipeline.execute()
-    counted = await totals(client, ["queue"])
+    if counted is None:
+        counted = await totals(client, ["queue"])
     counts = {name: Counter(counted.get(("queue", name), {})) for name in names}
     rates = dict.fromkeys(names, 0.0)
-    for record in await Registry(client).processes():
+    for record in await Registry(client).processes() if records is None else records:
         for name, of_record in record.get("counts", {}).items():
             if name in counts and isinstance(of_record, dict):
                 rates[name] += of_record.get("acked", 0) / max(age_s(str(record.get("startedAt", ""))), 1.0)

@@ -9,6 +9,7 @@ from fleet.counters import Counters
 from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
+from fleet.state.look import look
 from fleet.state.operate import PoolByHand
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.totals import Tally
@@ -97,6 +98,8 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert (await stage.registry().publish_config(code.encode()))[1]
     yield "enlist"
     await stage.registry().add_pools({code: "mark"})
+    yield "look"
+    assert [one.code for one in await look(stage.client, [code])] == [code]
     yield "warn"
     warnings = Warnings(stage.client, now_ms=str(stage.now_ms))
     warning = await warnings.add("C", "WARN", code, name)

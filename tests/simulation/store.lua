@@ -1,5 +1,5 @@
 -- store: Redis in one Lua table: the commands that Fleet's scripts and code use, each as Redis does it, and no other.
-jit.off()
+if jit then jit.off() end -- where fakeredis came first, its Lua opens the libraries, and has no jit
 -- Returns the functions that store.py calls. Time is `S.now_us`, set before each call; nothing here asks a clock.
 local S = { db = {}, now_us = 0, full = false, readonly = false, published = {}, dirty = {}, created = {}, scripts = {} }
 local fmt, floor = string.format, math.floor

@@ -11,6 +11,7 @@ import pytest
 
 from fleet.server import metrics
 from fleet.server.app import ROUTES
+from fleet.server.aside import Here
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from tests.unit.server.test_snapshot import Clock, NoBreakers
@@ -27,7 +28,7 @@ def test_every_address_is_described_and_every_one_that_is_named_exists() -> None
 async def test_every_metric_is_described_and_every_one_that_is_named_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:
         board: Any = cast("BreakerBoard", NoBreakers())
-        text = await metrics.exposition(client, depths=Depths(clock=Clock()), breakers=board, due=None)
-    there = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+        page = await metrics.exposition(Here(client), depths=Depths(clock=Clock()), breakers=board, due=None)
+    there = set(re.findall(r"^# TYPE (\S+)", page.decode(), re.MULTILINE))
     table = PAGE[PAGE.index("## Metrics") : PAGE.index("Counters are summed up")]
     assert set(re.findall(r"`(fleet_[a-z_]+)`", table)) == there

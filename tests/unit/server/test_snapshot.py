@@ -11,6 +11,7 @@ import pytest
 
 from fleet.errors import StateUnavailable
 from fleet.server import snapshot
+from fleet.server.aside import Here
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.server.snapshot import Snapshots
@@ -58,7 +59,7 @@ class World:
         monkeypatch.setattr(snapshot, "status", status)
         monkeypatch.setattr(snapshot, "Warnings", NoWarnings)
         self.snapshots = Snapshots(
-            client=None,
+            looks=Here(None),
             clock=self.clock,
             depths=cast("Depths", None),
             breakers=cast("BreakerBoard", NoBreakers()),

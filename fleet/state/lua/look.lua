@@ -1,0 +1,19 @@
+-- look: how pools are set and what they hold, read only.
+-- KEYS settings entries leases ready later
+-- ARGV pools
+--   the KEYS of that many pools, one after the other: of one where there is a Cluster, of many on a single server
+-- Returns of each pool in order {settings, held, leased, ready, later}
+--   settings: field value …; then numbers: its messages, and its groups that are leased, ready, or wait
+local found = {}
+for i = 1, tonumber(ARGV[1]) do
+  local at = 5 * i - 4
+  local settings, entries, leases, ready, later = unpack(KEYS, at, at + 4)
+  local groups = { 0, 0, 0 }
+  local held = redis.call('HLEN', entries)
+  -- No group is without messages.
+  if held > 0 then
+    groups = { redis.call('ZCARD', leases), redis.call('LLEN', ready), redis.call('ZCARD', later) }
+  end
+  found[i] = { redis.call('HGETALL', settings), held, groups[1], groups[2], groups[3] }
+end
+return found
