@@ -27,6 +27,7 @@ from fleet.sources.check import haste_of
 from fleet.state import observe
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
+from fleet.state.sentinel import ASK_WITHIN_S, Sentinels, View, is_sentinel, parse
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -130,6 +131,8 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
         else:
             yield Finding("ok", "redis", f"none is named; `fleet up` starts {program}")
         return
+    if is_sentinel(url):
+        yield await _sentinels(url)
     try:
         async with connected(url) as client:
             servers = await observe.servers(client)
@@ -156,6 +159,37 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
         )
     else:
         yield Finding("ok", "clock", f"within {max(1, round(abs(offset_ms)))} ms of Redis")
+
+
+async def _sentinels(url: str) -> Finding:
+    try:
+        asked = Sentinels(parse(url), timeout_s=ASK_WITHIN_S)
+    except ValueError:
+        return Finding("fail", "sentinel", f"not a Redis URL: {safe_url(url)}")
+    try:
+        said = await asked.look()
+    finally:
+        await asked.aclose()
+    views = [view for view in said.values() if isinstance(view, View)]
+    errors = sorted(f"{name}: {error}" for name, error in said.items() if isinstance(error, Exception))
+    text = f"{len(views)} of {len(said)} answer"
+    if not views:
+        return Finding("fail", "sentinel", f"{text} for the master {asked.address.master}: {'; '.join(errors)}")
+    newest = max(views, key=lambda view: view.epoch)
+    text += f", quorum {newest.quorum}; master {asked.address.master} is {newest.host}:{newest.port}"
+    text += f", {number(newest.replicas, 'replica')}"
+    doubts = errors + [
+        f"{view.sentinel}: it is {view.host}:{view.port}"
+        for view in views
+        if (view.host, view.port) != (newest.host, newest.port)
+    ]
+    if newest.is_down:
+        doubts.append("it is down")
+    if not newest.replicas:
+        doubts.append("nobody can take over")
+    if len(views) < newest.quorum or 2 * len(views) <= newest.others + 1:
+        doubts.append("too few to fail over")
+    return Finding("warn" if doubts else "ok", "sentinel", "; ".join([text, *doubts]))
 
 
 async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:

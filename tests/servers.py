@@ -68,14 +68,17 @@ class ServerProcess:
 class RedisServer:
     server: ServerProcess
     port: int
+    password: str = ""
     url: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        user = f":{self.password}@" if self.password else ""
+        self.url = f"redis://{user}127.0.0.1:{self.port}/0"
 
     def client(self) -> redis.Redis:
         # No retries: a test that asks a dead server wants to hear so at once.
-        return redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
+        password = self.password or None
+        return redis.Redis(port=self.port, password=password, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
     def reset(self) -> None:
         """As new: no keys, no scripts, no memory limit."""
@@ -109,7 +112,9 @@ class Sink:
 
 
 @contextmanager
-def running_redis(*options: str, port: int | None = None, program: str = "") -> Iterator[RedisServer]:
+def running_redis(
+    *options: str, port: int | None = None, program: str = "", password: str = ""
+) -> Iterator[RedisServer]:
     """A redis-server of its own. `port`, to come back where an earlier one was; `program`, to be another version."""
     with tempfile.TemporaryDirectory(prefix="fleet-redis-", ignore_cleanup_errors=True) as directory:
         chosen = port or free_port()
@@ -125,7 +130,7 @@ def running_redis(*options: str, port: int | None = None, program: str = "") -> 
         ]
         command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", *options]
         with _running(command, log) as server:
-            found = RedisServer(server, chosen)
+            found = RedisServer(server, chosen, password)
             _wait_for(server, lambda: _answers_ping(found))
             yield found
 

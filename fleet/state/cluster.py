@@ -20,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from fleet.state.connections import TIMEOUT_S, Connections, keepalive, options
+from fleet.tasks import cancel
 
 log = logging.getLogger("fleet.redis")
 
@@ -54,10 +55,7 @@ class Cluster(RedisCluster):
         return self
 
     async def aclose(self) -> None:
-        tasks = [task for task in (self._looking, *self._silent.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel([task for task in (self._looking, *self._silent.values()) if task is not None])
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.aclose()
@@ -161,7 +159,7 @@ class Cluster(RedisCluster):
         """Until it answers. Its calls fail at once meanwhile, and where its slots are is asked again and again."""
         log.debug("node %s does not answer", node.name)
         line = self.line(node)
-        ping = asyncio.ensure_future(line.ping())
+        ping = asyncio.create_task(_ping(line))
         try:
             while node.name in self.nodes_manager.nodes_cache:
                 await asyncio.wait({ping}, timeout=_LOOK_EVERY_S)
@@ -169,11 +167,10 @@ class Cluster(RedisCluster):
                     if ping.exception() is None:
                         return
                     await asyncio.sleep(_LOOK_EVERY_S / 2)
-                    ping = asyncio.ensure_future(line.ping())
+                    ping = asyncio.create_task(_ping(line))
                 self._look_soon(node.name)
         finally:
-            ping.cancel()
-            await asyncio.gather(ping, return_exceptions=True)
+            await cancel([ping])
             self._silent.pop(node.name, None)
 
     def _look_soon(self, failed: str) -> None:
@@ -203,6 +200,10 @@ class Cluster(RedisCluster):
                 self.nodes_manager.default_node = node
                 return
         raise exceptions.ConnectionError("no master of the Cluster answers")
+
+
+async def _ping(line: Redis) -> None:
+    await line.ping()
 
 
 class PerNode:

@@ -16,13 +16,14 @@ from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.state.cluster import Cluster
 from fleet.state.connections import TIMEOUT_S, Connections, options
 from fleet.state.refusals import PASSING
+from fleet.state.sentinel import LedConnections, is_sentinel
 
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
 
 
 async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
-    """A client for `redis://`, `rediss://` or `unix://`; a Cluster is recognised by asking."""
+    """A client for `redis://`, `rediss://`, `unix://` or `sentinel://`; a Cluster is recognised by asking."""
     client = _client(url, timeout_s)
     with translated(url):
         try:
@@ -61,7 +62,8 @@ def check_url(url: str) -> None:
 
 def _client(url: str, timeout_s: float) -> Redis:
     try:
-        pool = Connections.from_url(url, wait_s=timeout_s, **options(timeout_s))
+        kind = LedConnections if is_sentinel(url) else Connections.from_url
+        pool = kind(url, wait_s=timeout_s, **options(timeout_s))
         # An option that redis-py does not know shows only when a connection is made of it.
         pool.make_connection()
     except (ValueError, TypeError) as error:

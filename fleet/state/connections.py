@@ -59,15 +59,27 @@ class Watched(AbstractConnection):
     async def _connect(self) -> None:
         if self.connections is not None:
             self.round = self.connections.round
+            address = await self.connections.address()
+            if address is not None:
+                self.lead_to(*address)
         await super()._connect()  # type: ignore[safe-super, no-untyped-call]
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
         try:
             return await super().read_response(*args, **options)
-        except _LOST:
+        except _LOST as error:
             if self.connections is not None:
-                self.connections.renew(self)
+                # Redis does one thing at a time: with one call all wait in vain.
+                self.connections.renew(self, at_once=isinstance(error, exceptions.TimeoutError))
             raise
+
+    def abort(self) -> None:
+        """Whoever waits on it for an answer is told that there will be none."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+    def lead_to(self, host: str, port: int) -> None:
+        raise NotImplementedError
 
     def close(self) -> None:
         """At once, whoever reads from it: it connects again when it is used again."""
@@ -76,11 +88,13 @@ class Watched(AbstractConnection):
 
 
 class TcpConnection(Watched, Connection):
-    pass
+    def lead_to(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
 
 
 class TlsConnection(Watched, SSLConnection):
-    pass
+    def lead_to(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
 
 
 class UnixConnection(Watched, UnixDomainSocketConnection):
@@ -128,6 +142,7 @@ class Connections(ConnectionPool):
         self._places = asyncio.Semaphore(most)
         self._renewed_s = -RENEW_EVERY_S
         self._due: asyncio.TimerHandle | None = None
+        self._aborts = False
 
     def make_connection(self) -> Watched:
         connection: Watched = super().make_connection()  # type: ignore[no-untyped-call]
@@ -149,6 +164,10 @@ class Connections(ConnectionPool):
             await self.release(connection)
             raise
         return connection
+
+    async def address(self) -> tuple[str, int] | None:
+        """Where a new connection leads, unless it is where its options say."""
+        return None
 
     async def _place(self) -> None:
         if not self._places.locked():
@@ -173,10 +192,14 @@ class Connections(ConnectionPool):
             self._due.cancel()
         await super().aclose()
 
-    def renew(self, found: Watched | None = None) -> None:
-        """Use no connection again that was made before now. `found`: the one that showed why."""
+    def renew(self, found: Watched | None = None, *, at_once: bool = False) -> None:
+        """Use no connection again that was made before now. `found`: the one that showed why.
+
+        `at_once`: calls that wait for an answer are ended too, instead of each at its own time.
+        """
         if found is not None and found.round != self.round:
             return
+        self._aborts = self._aborts or at_once
         loop = asyncio.get_running_loop()
         wait_s = self._renewed_s + RENEW_EVERY_S - loop.time()
         if wait_s <= 0:
@@ -191,6 +214,11 @@ class Connections(ConnectionPool):
         for connection in self._available_connections:
             assert isinstance(connection, Watched)
             connection.close()
+        if self._aborts:
+            self._aborts = False
+            for connection in tuple(self._in_use_connections):
+                assert isinstance(connection, Watched)
+                connection.abort()
         for tell in tuple(self.on_renewed):
             tell()
 

@@ -11,6 +11,7 @@ from fleet.errors import StateError
 from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
+from fleet.tasks import cancel
 from tests.lua.stage import in_group, pool_settings, submit
 from workers.claim import GroupLease, PoolLink
 from workers.settle import Reporter
@@ -76,10 +77,7 @@ class Links:
             link.stopping = True
             if link._due is not None:
                 link._due.cancel()
-        tasks = [t for link in self.links.values() for t in (link._task, link._renewal) if t is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel([t for link in self.links.values() for t in (link._task, link._renewal) if t is not None])
 
     def _on_claimed(self, lease: GroupLease) -> None:
         self.claimed.put_nowait(lease.link.pool.code)

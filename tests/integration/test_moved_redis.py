@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,6 +14,7 @@ from fleet.state.connect import Client, connected, subscribe_connection
 from fleet.state.connections import MOST
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.signals import Signals
+from fleet.tasks import cancel
 from tests.proxy import Proxy, proxied
 from tests.servers import RedisCluster, RedisServer, running_redis
 
@@ -126,14 +127,12 @@ async def hearing(client: Client) -> AsyncIterator[Callable[[str, RedisServer], 
             said = asyncio.create_task(_say_on(word, server))
             while await news.get() != word:
                 continue
-            said.cancel()
+            await cancel([said])
 
     try:
         yield heard
     finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        await cancel([running])
 
 
 async def _say_on(word: str, server: RedisServer) -> None:

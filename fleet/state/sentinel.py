@@ -1,0 +1,220 @@
+"""The master that Redis Sentinels name: `sentinel://[user:password@]host:port,host:port/MASTER/DB`.
+
+Whoever connects asks all of them, so that an address is as new as its connection. Of answers that differ the one of the
+latest failover counts: a sentinel that was cut off goes on naming the old master. And all of them are listened to: a
+master that is replaced while it works goes on taking writes for some ten seconds, and those are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.connection import parse_url
+
+from fleet.state.connections import TIMEOUT_S, Connections, options
+from fleet.tasks import cancel
+
+log = logging.getLogger("fleet.redis")
+
+SCHEMES = ("sentinel", "sentinels")
+"""The second: by TLS, to the sentinels as to the master."""
+_PORT = 26379
+ASK_WITHIN_S = 1.0
+"""Of all together. One that does not answer keeps nobody waiting who has heard a majority."""
+_SWITCHED = "+switch-master"
+_PING_EVERY_S = 2.5
+_AGAIN_S = 1.0
+_OF_SENTINELS = ("sentinel_username", "sentinel_password")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a `sentinel://` URL says."""
+
+    sentinels: tuple[tuple[str, int], ...]
+    master: str
+    of_master: dict[str, Any] = field(repr=False)
+    of_sentinels: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The master as one sentinel sees it."""
+
+    sentinel: str
+    host: str
+    port: int
+    epoch: int
+    """Of the last failover."""
+    replicas: int
+    quorum: int
+    others: int
+    """Sentinels that it knows of."""
+    is_down: bool
+
+
+def is_sentinel(url: str) -> bool:
+    return url.partition("://")[0].lower() in SCHEMES
+
+
+def parse(url: str) -> Address:
+    """ValueError for what can be none."""
+    parts = urlsplit(url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    master, _, db = parts.path.strip("/").partition("/")
+    given = parse_qs(parts.query)
+    own = {name: given.pop(name)[0] for name in _OF_SENTINELS if name in given}
+    if not master or (db and not db.isdecimal()):
+        raise ValueError("the path is to be /MASTER or /MASTER/DB")
+    scheme = "rediss" if parts.scheme.lower() == "sentinels" else "redis"
+    # What stands before the hosts and behind the path means what it means in any Redis URL.
+    shared = dict(parse_url(f"{scheme}://_?{urlencode(given, doseq=True)}"))
+    shared.pop("host", None)
+    of_master = dict(parse_url(f"redis://{user}@_/{db or 0}" if user else f"redis://_/{db or 0}"))
+    of_master.pop("host", None)
+    of_sentinels = {name.removeprefix("sentinel_"): value for name, value in own.items()}
+    not_theirs = {"username", "password", "db"}
+    return Address(
+        tuple(_host(one) for one in hosts.split(",")),
+        unquote(master),
+        of_master | shared,
+        {name: value for name, value in shared.items() if name not in not_theirs} | of_sentinels,
+    )
+
+
+def _host(text: str) -> tuple[str, int]:
+    found = urlsplit(f"//{text}")
+    if not found.hostname:
+        raise ValueError("a sentinel has no host")
+    return found.hostname, found.port or _PORT
+
+
+class Sentinels:
+    """All that a URL names."""
+
+    def __init__(
+        self, address: Address, *, timeout_s: float = TIMEOUT_S, on_switched: Callable[[], None] | None = None
+    ) -> None:
+        """`on_switched`: told when one of them says that another server is the master now."""
+        self.address = address
+        self._on_switched = on_switched
+        self._listening: list[asyncio.Task[None]] = []
+        self._clients = {f"{host}:{port}": self._client(host, port, timeout_s) for host, port in address.sentinels}
+        self._asking: asyncio.Task[tuple[str, int]] | None = None
+
+    def _client(self, host: str, port: int, timeout_s: float) -> Redis:
+        given = {**options(min(timeout_s, ASK_WITHIN_S)), **self.address.of_sentinels, "host": host, "port": port}
+        return Redis.from_pool(Connections(most=4, wait_s=ASK_WITHIN_S, **given))
+
+    async def master(self) -> tuple[str, int]:
+        """Where it is now. Who asks at the same time gets the same answer."""
+        if not self._listening and self._on_switched is not None:
+            self._listening = [asyncio.create_task(self._listen(one)) for one in self._clients.values()]
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def look(self) -> dict[str, View | Exception]:
+        """What each of them says."""
+        answers = await asyncio.gather(*map(self._view, self._clients), return_exceptions=True)
+        found: dict[str, View | Exception] = {}
+        for name, answer in zip(self._clients, answers, strict=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+                raise answer
+            found[name] = answer
+        return found
+
+    async def aclose(self) -> None:
+        await cancel(task for task in (self._asking, *self._listening) if task is not None)
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def _listen(self, client: Redis) -> None:
+        while True:
+            pubsub = client.pubsub()
+            try:
+                await pubsub.subscribe(_SWITCHED)
+                await self._hear(pubsub)
+            except (exceptions.RedisError, OSError) as error:
+                log.debug("a sentinel is not heard: %s", error)
+            finally:
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _hear(self, pubsub: PubSub) -> None:
+        asked = False
+        while True:
+            message = await pubsub.get_message(timeout=_PING_EVERY_S)
+            if message is None:
+                if asked:
+                    raise exceptions.TimeoutError("it is silent")
+                await pubsub.ping()
+            elif message["type"] == "message" and message["data"].startswith(f"{self.address.master} "):
+                assert self._on_switched is not None
+                self._on_switched()
+            asked = message is None
+
+    async def _ask(self) -> tuple[str, int]:
+        views: list[View] = []
+        errors: list[str] = []
+        asked = {asyncio.create_task(self._view(name)) for name in self._clients}
+        try:
+            async with asyncio.timeout(ASK_WITHIN_S):
+                while asked and len(views) <= len(self._clients) // 2:
+                    done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        if (error := task.exception()) is None:
+                            views.append(task.result())
+                        else:
+                            errors.append(str(error))
+        except TimeoutError:
+            errors.append("some do not answer")
+        finally:
+            await cancel(asked)
+        if not views:
+            text = f"no sentinel names the master {self.address.master}: {'; '.join(sorted(set(errors)))}"
+            raise exceptions.ConnectionError(text)
+        newest = max(views, key=lambda view: view.epoch)
+        return newest.host, newest.port
+
+    async def _view(self, name: str) -> View:
+        ask: Any = self._clients[name]
+        # The address first: while a failover is under way its epoch is known before the new master is in the record.
+        address = await ask.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.address.master)
+        said: dict[str, Any] = await ask.sentinel_master(self.address.master, return_responses=True)
+        if address is None:
+            raise exceptions.ConnectionError("no such master")
+        return View(
+            sentinel=name,
+            host=str(address[0]),
+            port=int(address[1]),
+            epoch=int(said["config-epoch"]),
+            replicas=int(said["num-slaves"]),
+            quorum=int(said["quorum"]),
+            others=int(said["num-other-sentinels"]),
+            is_down=bool(said["is_odown"] or said["is_sdown"]),
+        )
+
+
+class LedConnections(Connections):
+    """To whichever server the sentinels name."""
+
+    def __init__(self, url: str, *, wait_s: float, **given: Any) -> None:
+        address = parse(url)
+        super().__init__(wait_s=wait_s, **given, **address.of_master)
+        self.sentinels = Sentinels(address, timeout_s=wait_s, on_switched=lambda: self.renew(at_once=True))
+
+    async def address(self) -> tuple[str, int]:
+        return await self.sentinels.master()
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.sentinels.aclose()
