@@ -1,4 +1,5 @@
 -- conclude: delete messages that a queue of our own has shown, give them back, or hide them longer.
+-- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms message …, four fields a message: number count group what
 --   count: at which showing it was taken; what: `d` to delete it, `h` and ms to hide it for as long from now, or `g` and ms

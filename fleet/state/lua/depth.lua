@@ -1,4 +1,5 @@
 -- depth: how much stands in a queue of our own.
+-- WITH queue_time
 -- KEYS state bodies hidden ready due group_list
 -- ARGV now_ms look
 --   look: at how many of the lanes that wait, at most

@@ -58,18 +58,3 @@ local function free_apps(apps, ids, brokers)
   end
   if #gone > 0 then call_many('HDEL', apps, gone) end
 end
-
--- The time of a queue of our own, and whether it has to be noted (`note_queue_time`). It goes with Redis's clock, but
--- never back: what is hidden until a time would be hidden for as long as the clock was ahead when that was said.
-local function queue_time(state, passed)
-  local is = redis.call('HMGET', state, 'clock', 'ahead')
-  local seen, ahead = tonumber(is[1] or 0), tonumber(is[2] or 0)
-  local now = time_ms(passed) + ahead
-  if now < seen then return seen, ahead + seen - now end
-  return now, now - seen >= 1000 and ahead or nil
-end
-
--- Where a script may write: how far the queue's time has come, to the second, and how far it is ahead of Redis's.
-local function note_queue_time(state, now, ahead)
-  if ahead then redis.call('HSET', state, 'clock', text(now), 'ahead', text(ahead)) end
-end

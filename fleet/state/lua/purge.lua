@@ -1,4 +1,5 @@
 -- purge: throw away what some lanes of a queue of our own hold up to a number, shown or not, so many messages a call.
+-- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms bound most lane …
 --   bound: the last number that goes; what was sent after it stays

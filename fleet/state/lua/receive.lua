@@ -1,4 +1,5 @@
 -- receive: show the oldest messages of a queue of our own, and hide them for a while.
+-- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms most visibility_ms per_lane
 --   per_lane: of one group no more than this, or than its part of what is asked for if that is more

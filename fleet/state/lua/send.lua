@@ -1,4 +1,5 @@
 -- send: append messages to a queue of our own, in order.
+-- WITH queue_time
 -- KEYS state bodies hidden ready due counts seen group_list
 -- ARGV now_ms dedup_ms producer epoch message …, four fields a message: group dedup_id delay_ms body
 --   producer, epoch: '' or who may send only while nobody with a higher epoch has; group, dedup_id: '' for none
