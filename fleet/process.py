@@ -27,6 +27,8 @@ _BEAT_S = 1.0
 RECORDS_A_SECOND = 10_000
 """What all processes together tell of their counters at most, so that Redis has other things to do as well: some 4 %
 of its core. What changed first goes first."""
+_SCRIPTS_EVERY = 10
+"""Heartbeats between two that tell how long the calls of scripts took."""
 _RECORDS_LEAST, _RECORDS_MOST = 50, 2000
 """Of them each process, a second: a tenth of a core is too much, never to be done is too little."""
 
@@ -81,6 +83,8 @@ class Heartbeat:
         self._counters = counters if counters is not None else Counters()
         self._tally = Tally(registry.client, identity.name, self._counters)
         self._alive = 1
+        self._withdrawn = False
+        self._beats = 0
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -113,8 +117,12 @@ class Heartbeat:
             **described,
         }
         try:
-            self._count(described)
+            # Each heartbeat is a call of a script: told each time, an idle process would never have nothing to tell.
+            self._count(described, scripts=self._beats % _SCRIPTS_EVERY == 0)
+            self._beats += 1
             left = await self._tell()
+            if self._withdrawn:
+                return left
             alive = await self._registry.beat(me.name, record, ttl_ms=self._ttl_ms)
         except StateError as error:
             # Others will think us dead, rightly: without Redis we do nothing.
@@ -127,17 +135,17 @@ class Heartbeat:
 
     async def counted(self) -> Counted:
         """All that this process counted since it began."""
-        self._count(self._describe())
+        self._count(self._describe(), scripts=True)
         return await self._counters.all()
 
-    def _count(self, described: dict[str, Any]) -> None:
+    def _count(self, described: dict[str, Any], *, scripts: bool) -> None:
         for name, value in described.get("counts", {}).items():
             if isinstance(value, dict):
                 self._counters.put("queue", name, value)
             else:
                 self._counters.put("process", self._identity.role, {name: value})
-        # There are as many of these as scripts.
-        self._counters.put_all(call_times)
+        if scripts:
+            self._counters.put_all(call_times)
 
     async def _tell(self) -> int:
         most = max(1, round(self._records_a_second * self._beat_s))
@@ -152,7 +160,8 @@ class Heartbeat:
             return 0
 
     async def withdraw(self) -> None:
-        """Not among the living any more, though something may still be counted."""
+        """Not among the living any more, though something may still be counted, and told."""
+        self._withdrawn = True
         try:
             await self._registry.leave(self._identity.name)
         except StateError as error:
@@ -161,7 +170,7 @@ class Heartbeat:
     async def leave(self) -> None:
         """The end: tell the rest of what was counted, and leave nothing of us behind."""
         try:
-            self._count(self._describe())
+            self._count(self._describe(), scripts=True)
             await self._tally.leave(now_ms=time.monotonic() * 1000)
             await self._registry.leave(self._identity.name)
         except StateError as error:

@@ -12,6 +12,7 @@ from fleet.process import Heartbeat, Identity, Life
 from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
+from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally, labels, totals
 from tests.servers import RedisServer
 
@@ -63,6 +64,7 @@ async def test_what_a_process_counted_stays_in_the_totals_when_it_ends(redis_ser
         counters.add("pool", "P", "SUCCESS", 2)
         # Gone from the registry, and counting on to its end.
         await heartbeat.withdraw()
+        await heartbeat.beat()
         assert await registry.processes() == []
         await heartbeat.leave()
         counted = await totals(client)
@@ -72,6 +74,20 @@ async def test_what_a_process_counted_stays_in_the_totals_when_it_ends(redis_ser
         # How long the scripts took that said so.
         assert {name for kind, name in counted if kind == "redis_call"} >= {"beat", "tally"}
         assert not [key async for key in client.scan_iter(FleetKeys.tallied + "*")], "a clean end leaves nothing behind"
+
+
+async def test_a_process_that_does_nothing_tells_nothing_of_it_each_second(redis_server: RedisServer) -> None:
+    async with connected(redis_server.url) as client:
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=Identity.new("worker"), ttl_ms=5000, describe=lambda: {"counts": {}}
+        )
+        await heartbeat.beat()
+        while await heartbeat._tell():
+            continue
+        before = call_times.of(("redis_call", "tally"))
+        for _ in range(5):
+            await heartbeat.beat()
+        assert call_times.of(("redis_call", "tally")) == before
 
 
 async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(redis_server: RedisServer) -> None:
