@@ -97,9 +97,9 @@ BREAKAGES: dict[str, Breakage] = {
         what="the leader trims a dead worker's outbox without copying it",
         changes=(
             Change(
-                "coordinator/watch.py",
-                "                    await Queue(self._client, queue).report(outcomes)\n",
-                "                    pass\n",
+                "coordinator/outboxes.py",
+                "            await Queue(self._client, queue).report(outcomes)\n",
+                "            pass\n",
             ),
         ),
         within=120,
@@ -107,17 +107,125 @@ BREAKAGES: dict[str, Breakage] = {
         only=("processes",),
     ),
     "renewed-by-a-thread": Breakage(
-        what="what renews leases goes on while the delivery loop hangs",
+        what="something beside the delivery loop of a worker renews its leases",
         changes=(
             Change(
-                "workers/claim.py",
-                "            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)\n            for lease in held:\n",
-                "            deadline_ms = asked_at_ms + 3600000\n            for lease in held:\n",
+                "workers/worker.py",
+                "    async def run(self) -> None:\n        loop = asyncio.get_running_loop()\n",
+                "    async def _renew_for_ever(self):\n"
+                "        while True:\n"
+                "            await asyncio.sleep(self._ttl_ms / 4000)\n"
+                "            for link in list(self._links.values()):\n"
+                "                held = [(lease.group, lease.epoch) for lease in link.leases.values()]\n"
+                "                if held:\n"
+                "                    await link.pool.renew(held, ttl_ms=self._ttl_ms)\n"
+                "\n"
+                "    async def run(self) -> None:\n"
+                "        loop = asyncio.get_running_loop()\n"
+                "        import contextvars\n"
+                "        contextvars.Context().run(loop.create_task, self._renew_for_ever())\n",
             ),
         ),
-        within=120,
-        kinds=("overlap", "order"),
-        only=("processes", "redis", "weather"),
+        within=60,
+        kinds=("wedged",),
+        only=("processes",),
+    ),
+    # Of issue 10, each by its number there -----------------------------------------------------------
+    "1-refusals": Breakage(
+        what="READONLY, MISCONF, NOREPLICAS and BUSY are no outages",
+        changes=(Change("fleet/state/connect.py", "    except PASSING as error:\n", "    except () as error:\n"),),
+        within=10,
+        kinds=("crash",),
+        only=("refuses",),
+    ),
+    "6-forgotten-room": Breakage(
+        what="a new configuration clears the rooms that a wait reads again",
+        changes=(
+            Change(
+                "coordinator/room.py",
+                "        self._room = {}\n\n    def on_signal",
+                "        self._room.clear()\n\n    def on_signal",
+            ),
+            Change(
+                "coordinator/room.py",
+                "                shares[code],\n                free,\n",
+                "                shares[code],\n                self._room[code],\n",
+            ),
+        ),
+        within=200,
+        kinds=("crash",),
+        only=("config", "operator"),
+    ),
+    "7-lapsed-visibility": Breakage(
+        what="where a source holds groups, newer messages join older ones whose visibility lapsed",
+        changes=(
+            Change("coordinator/admit.py", "early = set(overtaking(routed, known))", "early = set()"),
+            Change("workers/settle.py", 'queue = entry.queue if entry.source_holds_groups else ""', 'queue = ""'),
+        ),
+        within=300,
+        kinds=("order",),
+        only=("queues", "processes", "endpoints"),
+    ),
+    "8-tail-away": Breakage(
+        what="a group takes newer messages while its tail is on the way back",
+        changes=(
+            Change(
+                "fleet/state/lua/with/away.lua",
+                "  return policy == 'hold' or policy == 'park'\n",
+                "  return false\n",
+            ),
+        ),
+        within=60,
+        kinds=("order",),
+    ),
+    "9-full-of-waiting": Breakage(
+        what="what waits in place is bounded a group only, and a fenced group waits for ever",
+        changes=(
+            Change(
+                "fleet/state/lua/exchange.lua",
+                ", part_of(capacity, REST_SHARE) - resting(in_place))\n",
+                ")\n",
+            ),
+            Change(
+                "fleet/state/lua/exchange.lua",
+                "            stays = redis.call('HINCRBY', tries, SEP .. group, 1) < FENCED_MOST\n",
+                "            stays = true\n",
+            ),
+        ),
+        within=150,
+        kinds=("starved", "stuck"),
+        only=("endpoints",),
+    ),
+    "10-rate-of-running-leases": Breakage(
+        what="leases that were granted without a rate limit go on without permits",
+        changes=(Change("workers/gate.py", " or link.policy.rated):", "):"),),
+        within=200,
+        kinds=("rate",),
+        only=("config", "operator"),
+    ),
+    "11-syncers": Breakage(
+        what="two syncers with different files both publish",
+        changes=(
+            Change("coordinator/leading.py", "            if not await self.keep():\n                break\n", ""),
+            Change("coordinator/leading.py", "            if not is_fresh() and (", "            if False and ("),
+            Change("coordinator/leading.py", "epoch=self._lease.epoch", 'epoch=""'),
+        ),
+        within=30,
+        kinds=("flapping",),
+        only=("config",),
+    ),
+    "12-clock-back": Breakage(
+        what="what a pool has scored does not follow a clock that steps back",
+        changes=(
+            Change(
+                "fleet/state/lua/with/clock.lua",
+                "  if not seen or now > seen then return end\n",
+                "  if seen then return end\n",
+            ),
+        ),
+        within=60,
+        kinds=("stuck", "starved"),
+        only=("clocks", "endpoints"),
     ),
 }
 
@@ -138,7 +246,11 @@ def take_out(name: str) -> Breakage:
     if already := sorted(python.keys() & sys.modules.keys()):
         raise SystemExit(f"simulate: breakage {name}: {already[0]} is imported already")
     sys.meta_path.insert(0, _Finder(python))
-    scripts = {path.stem: text for path, text in sources.items() if path.suffix == ".lua"}
+    scripts = {
+        path.relative_to(ROOT / "fleet/state/lua").with_suffix("").as_posix(): text
+        for path, text in sources.items()
+        if path.suffix == ".lua"
+    }
     if scripts:
         _replace_scripts(scripts)
     return breakage

@@ -48,6 +48,8 @@ class Excuses:
         self.forgot_s = -1e9
         """When Redis last lost something, or its clock was stepped."""
         self.ever_forgot = False
+        self.stepped_back = False
+        """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
         self.policies: dict[str, set[str]] = defaultdict(set)
         self.moved: set[str] = set()
         """Pools that were taken out of the configuration, or drained, for a while."""
@@ -127,6 +129,21 @@ class Checks:
         calm = now_s - self._excuses.configured_s > 40.0 and now_s - self._excuses.forgot_s > 40.0
         if calm and len(self._revised) > FLAPS:
             self.broken("flapping", f"{len(self._revised)} revisions in 30 s, and nobody changed a configuration")
+
+    def on_look(self, stopped: list[Process]) -> None:
+        """Who does nothing for longer than a lease lasts holds none: what was on the wire for him is over by then."""
+        if not stopped or self._redis.is_away:
+            return
+        store, now_ms = self._redis.store, self._redis.now_ms()
+        store.set_time_us(now_ms * 1000)
+        for pool in {group.pool for group in self._scenario.groups}:
+            owners = store.command("HGETALL", PoolKeys(pool).owners)
+            for lane, holder in zip(owners[0::2], owners[1::2], strict=True):
+                deadline = store.command("ZSCORE", PoolKeys(pool).leases, lane)
+                for process in stopped:
+                    if f"-{process.number}-" in holder and deadline is not None and float(deadline) > now_ms:
+                        stopped_s = self._loop.now_s - process.stopped_s
+                        self.broken("wedged", f"{process} is stopped for {stopped_s:.1f} s and holds {lane} of {pool}")
 
     # Deliveries -------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def _kill(role: str) -> Fault:
 
 def _stop(role: str) -> Fault:
     def stop(world: World, chance: random.Random) -> str:
-        name, for_s = _some(world, chance, role), chance.choice((0.3, 2.0, 6.0, 14.0))
+        name, for_s = _some(world, chance, role), chance.choice((0.3, 2.0, 6.0, 14.0, 22.0))
         process = world.fleet.process(name)
         if not process.is_dead:
             world.loop.stop_process(process)
@@ -261,6 +261,7 @@ _STEPS_MS = (-3_600_000.0, -60_000.0, -5_000.0, -300.0, 300.0, 5_000.0, 60_000.0
 def _redis_clock(world: World, chance: random.Random) -> str:
     step_ms = chance.choice(_STEPS_MS)
     world.redis.clock_offset_ms += step_ms
+    world.excuses.stepped_back |= step_ms < 0
     world.excuses.forgot_s = world.loop.now_s
     return f"steps by {step_ms / 1000} s"
 

@@ -52,6 +52,7 @@ class Process:
         self.is_dead = False
         self.is_stopped = False
         self.stops = 0
+        self.stopped_s = 0.0
         self.wall_offset_ms = 0.0
         self.on_signal: dict[int, Callable[[], object]] = {}
         self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -158,6 +159,7 @@ class Loop(asyncio.BaseEventLoop):
     def stop_process(self, process: Process) -> None:
         """SIGSTOP: time goes on without it."""
         process.is_stopped = True
+        process.stopped_s = self.now_s
         process.stops += 1
 
     def continue_process(self, process: Process) -> None:

@@ -39,8 +39,12 @@ from tests.simulation.sources.sqs import SqsBroker
 
 LOOK_S = 0.5
 HEALTHY_WITHIN_S = 240.0
-"""After the last fault what goes to endpoints that are well is delivered, whatever becomes of the rest."""
+"""After the last fault what goes to endpoints that are well is delivered, whatever becomes of the rest …"""
+NO_PROGRESS_S = 100.0
+"""… or some of it is, in so long, where a pool of few slots gives them to both."""
 DRAINED_WITHIN_S = 420.0
+LATEST_S = 13.0
+"""What was on the wire, or waits at a frozen server, is done by then."""
 Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
 
 
@@ -232,16 +236,24 @@ class World:
         if await self._is_over(lambda: False, 0.0):
             return
         faults.heal(self)
+        if self.excuses.stepped_back and self.excuses.ever_forgot:
+            # Epochs rise with the clock where nothing remembers them: endpoints would refuse until it has caught up.
+            for endpoint in self.endpoints.by_origin.values():
+                endpoint.seen.clear()
         self.note("world", "heals")
         for name in self.fleet.names():
             process = self.fleet.process(name)
             if process.is_stopped:
                 self.loop.continue_process(process)
         if any(plan.stays_sick for plan in self.scenario.endpoints):
-            if await self._is_over(self._healthy_are_through, HEALTHY_WITHIN_S):
+            if await self._is_over(self._healthy_are_through, HEALTHY_WITHIN_S - NO_PROGRESS_S):
                 return
-            if not self._healthy_are_through():
-                self.checks.broken("starved", f"not delivered although their endpoints are well: {self._behind()}")
+            behind = self._behind()
+            if await self._is_over(self._healthy_are_through, NO_PROGRESS_S):
+                return
+            if behind and self._behind() == behind:
+                text = f"none of them in {NO_PROGRESS_S:.0f} s although their endpoints are well: {behind}"
+                self.checks.broken("starved", text)
                 return
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.mood = "well"
@@ -259,6 +271,7 @@ class World:
         until_s = self.loop.now_s + seconds
         while self.loop.now_s < until_s and self.checks.violation is None:
             await asyncio.sleep(min(LOOK_S, until_s - self.loop.now_s))
+            self._look()
 
     async def _is_over(self, done: Callable[[], bool], within_s: float) -> bool:
         """Wait; whether something is wrong."""
@@ -266,6 +279,13 @@ class World:
         while self.loop.now_s < until_s and self.checks.violation is None and not done():
             await asyncio.sleep(LOOK_S)
         return self.checks.violation is not None
+
+    def _look(self) -> None:
+        patience_s = self.scenario.ttl_ms / 1000 + LATEST_S
+        processes = [self.fleet.process(name) for name in self.fleet.running()]
+        self.checks.on_look(
+            [one for one in processes if one.is_stopped and self.loop.now_s - one.stopped_s > patience_s]
+        )
 
     def _judge(self) -> None:
         if lost := self.checks.lost():
@@ -357,6 +377,9 @@ class World:
         sick = {plan.origin for plan in self.scenario.endpoints if plan.stays_sick}
         ill = {group.name for group in self.scenario.groups if group.origin in sick}
         lost = set(self.checks.lost())
+        # Those that cannot be delivered take permits of a rate too.
+        rated = {pool.code for pool in self.scenario.pools if pool.rate is not None}
+        ill |= {group.name for group in self.scenario.groups if group.pool in rated}
         return [message.id for message in self.scenario.messages if message.id in lost and message.group not in ill]
 
     def _left(self) -> str:
