@@ -26,7 +26,7 @@ def main() -> int:
         from tests.simulation.breakages import take_out
 
         breakage = take_out(options.without)
-        options.only = options.only or list(breakage.only)
+        options.only = options.only or [family for family in breakage.only if family != "any"]
         options.seeds = options.seeds or breakage.within
         options.until_found, options.kinds = True, breakage.kinds
     if options.seed is not None:

@@ -220,7 +220,7 @@ BREAKAGES: dict[str, Breakage] = {
             Change(
                 "fleet/state/lua/with/clock.lua",
                 "  if not seen or now > seen then return end\n",
-                "  if seen then return end\n",
+                "  do return end\n",
             ),
         ),
         within=60,

@@ -281,7 +281,8 @@ class World:
         return self.checks.violation is not None
 
     def _look(self) -> None:
-        patience_s = self.scenario.ttl_ms / 1000 + LATEST_S
+        may_be_late = self.scenario.families & {"redis", "weather"}
+        patience_s = self.scenario.ttl_ms / 1000 + (LATEST_S if may_be_late else 2.0)
         processes = [self.fleet.process(name) for name in self.fleet.running()]
         self.checks.on_look(
             [one for one in processes if one.is_stopped and self.loop.now_s - one.stopped_s > patience_s]
