@@ -71,10 +71,10 @@ class ModelPool:
     def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
         if rate is not None and self.rate is None:
             # What is under way was begun without a permit.
-            self.permits += [self.now_ms] * len(self.leases)
-        promised = self.promised[0] if self.promised[1] > self.now_ms else 0
+            self.permits += [self.pool_now_ms] * len(self.leases)
+        promised = self.promised[0] if self.promised[1] > self.pool_now_ms else 0
         if self.capacity > capacity:
-            self.promised = max(promised, self.capacity), self.now_ms + PROMISE_MS
+            self.promised = max(promised, self.capacity), self.pool_now_ms + PROMISE_MS
         elif promised <= capacity:
             self.promised = (0, 0)
         self.concurrency, self.capacity, self.rate = concurrency, capacity, rate
@@ -248,8 +248,8 @@ class ModelPool:
         lost = []
         for group, epoch in held:
             lease = self.leases.get(group)
-            if lease is None or str(lease.epoch) != epoch or lease.deadline_ms <= self.now_ms:
+            if lease is None or str(lease.epoch) != epoch or lease.deadline_ms <= self.pool_now_ms:
                 lost.append(group)
             else:
-                lease.deadline_ms = self.now_ms + ttl_ms
+                lease.deadline_ms = self.pool_now_ms + ttl_ms
         return lost

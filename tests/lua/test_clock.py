@@ -19,6 +19,7 @@ from tests.lua.stage import (
     drain,
     in_group,
     in_groups,
+    pool_settings,
     settle,
     settlement,
     submit,
@@ -62,6 +63,30 @@ async def test_a_lease_that_is_held_can_be_renewed_and_settled(stage: Stage) -> 
     stage.advance(-HOUR_MS)
     assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert (await settle(pool, settlement(claimed))).refused == set()
+
+
+async def test_a_lease_that_is_renewed_before_the_next_call_of_a_worker_is_held_on(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    claimed = await claim_one(pool, worker="holder")
+    stage.advance(-HOUR_MS)
+    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await claim(pool, worker="other") == []
+    stage.advance(TTL_MS - 1)
+    assert await claim(pool, worker="other") == []
+    stage.advance(1)
+    assert broker_ids(await claim_one(pool, worker="other")) == ["g0"]
+
+
+async def test_a_rate_that_is_set_before_the_next_call_of_a_worker_counts_what_is_under_way(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50)
+    await submit(pool, in_groups(5))
+    assert len(await claim(pool, 2)) == 2
+    stage.advance(-HOUR_MS)
+    await pool.configure("2", pool_settings(concurrency=50, rate_limit_per_minute=2))
+    assert await claim(pool, 5) == []
+    stage.advance(WINDOW_MS)
+    assert len(await claim(pool, 5)) == 2
 
 
 async def test_what_waits_in_place_waits_no_longer_than_its_delay(stage: Stage) -> None:

@@ -1,5 +1,5 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
--- WITH changed
+-- WITH changed clock
 -- KEYS settings leases ready later in_place rate
 -- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
@@ -7,8 +7,8 @@
 -- Returns {tag, concurrency, capacity, rate, 1 if anything changed}
 --   tag: `ok`, `unknown`, or `gone`: it drains because it is not configured any more, and cannot be opened
 local settings, leases, ready, later, in_place, rate = unpack(KEYS)
-local now = time_ms(ARGV[1])
-local is = redis.call('HMGET', settings, 'concurrency', 'capacity', 'rate', 'draining', 'revision')
+local is = redis.call('HMGET', settings, 'concurrency', 'capacity', 'rate', 'draining', 'revision', 'clock')
+local now = pool_time(ARGV[1], is[6])
 if not is[1] then return { 'unknown', '', '', '', 0 } end
 local adjusted = string.find(is[5], '.', 1, true)
 local given_up = is[4] and not adjusted

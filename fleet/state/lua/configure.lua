@@ -1,15 +1,16 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- WITH changed
+-- WITH changed clock
 -- KEYS settings leases ready epochs later in_place rate
 -- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none
 -- Returns 1 if they were applied, 0 if a newer revision is there
 local settings, leases, ready, epochs, later, in_place, rate = unpack(KEYS)
-local now, revision, capacity = time_ms(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+local revision, capacity = tonumber(ARGV[2]), tonumber(ARGV[4])
 local PROMISE_MS = 30000 -- longer than any poll waits
 
-local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until', 'rate')
+local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until', 'rate', 'clock')
 if tonumber(was[1] or 0) > revision then return 0 end
+local now = pool_time(ARGV[1], was[6])
 redis.call('HSET', settings, 'revision', ARGV[2], 'concurrency', ARGV[3], 'capacity', ARGV[4], 'on_failure', ARGV[6],
   'park_after', ARGV[8])
 -- Whoever polls now was told of more room than a lowered capacity leaves. What it brings is taken: sent back, it would

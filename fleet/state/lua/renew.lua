@@ -1,9 +1,10 @@
 -- renew: keep a worker's leases on groups of a pool, each known by its epoch.
--- KEYS leases owners
+-- WITH clock
+-- KEYS leases owners settings
 -- ARGV now_ms ttl_ms group epoch …
 -- Returns the groups that are not held any more under that epoch
-local leases, owners = unpack(KEYS)
-local now, ttl_ms = time_ms(ARGV[1]), tonumber(ARGV[2])
+local leases, owners, settings = unpack(KEYS)
+local now, ttl_ms = pool_time(ARGV[1], redis.call('HGET', settings, 'clock')), tonumber(ARGV[2])
 -- Redis may be full, and then leases must not lapse: a script that has written may go on.
 redis.call('HDEL', owners, '')
 local groups = {}

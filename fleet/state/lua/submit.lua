@@ -1,5 +1,5 @@
 -- submit: append messages of one source queue to their groups' queues, in shares taken or refused whole.
--- WITH rest away
+-- WITH rest away clock
 -- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_group high_group
 -- ARGV now_ms queue owner_epoch share full_ms grace_ms entry …, five fields an entry: key group tier batch value
 --   full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
@@ -11,7 +11,7 @@
 --   in place and has its share of the pool; they may come again after that
 local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_group,
   high_group = unpack(KEYS)
-local now, queue, owner_epoch, share = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local queue, owner_epoch, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local full_ms, grace_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 local FIELDS = 5
 local AWAY_MOST = 10000
@@ -20,7 +20,7 @@ local count = (#ARGV - 6) / FIELDS
 
 local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
   'promised_until', 'on_failure', 'clock')
-now = math.max(now, tonumber(config[8] or 0)) -- until the next exchange follows a clock that stepped back
+local now = pool_time(ARGV[1], config[8])
 if config[1] and config[3] then return { 'draining', 0, 0, {}, {} } end
 
 -- A queue's new owner raises this before it reconciles: whatever an older one still sends is refused.

@@ -2,6 +2,12 @@
 
 local STEP_MS = 1000 -- less is no step: clocks are slewed by that, and a note of the time a second is enough
 
+-- The time by which a pool's scores count. Who writes one before the next exchange follows a step back must write it by
+-- the clock from before: with all others it is moved by the step then.
+local function pool_time(passed, seen)
+  return math.max(time_ms(passed), tonumber(seen or 0))
+end
+
 -- `seen`: the latest time noted in this pool. What is due by it moves with the step, or it would wait for as long.
 local function follow_clock(now, seen, settings, sorted_sets, permits)
   if seen and now - seen < STEP_MS and seen - now < STEP_MS then return end
