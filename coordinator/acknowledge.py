@@ -90,10 +90,10 @@ class Acknowledger:
             # One whose handle expired stays tracked as acked: its redelivery is acked at once.
             over += [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
             self._counts["acked"] += sum(accepted)
-        gone = await self._queue.untrack(over, hidden_ms=self._hidden_ms(nacks)) if over else set()
+        gone = await self._queue.untrack(over, hidden_ms=self._hidden_ms(nacks)) if over else {}
         if nacks:
             failpoint.hit("untracked")
-            shown = [(Held(s.broker_id, s.handle), s.delay_ms) for s in nacks if s.broker_id in gone]
+            shown = [(Held(s.broker_id, gone[s.broker_id]), s.delay_ms) for s in nacks if s.broker_id in gone]
             known = await self._insist(lambda: self._source.nack(shown))
             if known is None:
                 return 0

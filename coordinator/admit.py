@@ -170,7 +170,7 @@ class Admission:
         self._check_lease()
         await self._source.nack(
             [
-                (Held(r.received.broker_id, r.received.handle), seconds * 1000)
+                (Held(r.received.broker_id, gone[r.received.broker_id]), seconds * 1000)
                 for r, _, seconds in returned
                 if r.received.broker_id in gone
             ]

@@ -78,7 +78,7 @@ class OwnedQueue(Queue):
         *,
         only_unsettled: bool = False,
         hidden_ms: Mapping[str, int] | None = None,
-    ) -> set[str]:
+    ) -> dict[str, str]:
         gone = await super().untrack(messages, only_unsettled=only_unsettled, hidden_ms=hidden_ms)
         self.alive.gone(gone)
         return gone

@@ -55,10 +55,8 @@ async def _pools_of(queue: Queue) -> set[str]:
 async def _from_pool(pool: Pool, queue: Queue, source: Source) -> int:
     handed = 0
     async for recalled in pool.recall(queue.name, MOST):
-        records = await queue.tracked([broker_id for broker_id, _ in recalled])
-        handles = {t.broker_id: t.handle for t in records if t is not None}
         gone = await queue.untrack(recalled, only_unsettled=True)
-        shown = [(Held(broker_id, handles[broker_id]), 0) for broker_id, _ in recalled if broker_id in gone]
+        shown = [(Held(broker_id, gone[broker_id]), 0) for broker_id, _ in recalled if broker_id in gone]
         await source.nack(shown)
         handed += len(shown)
     return handed

@@ -86,6 +86,6 @@ async def drop(queue: Queue, source: Source, lost: list[Tracked]) -> int:
     lost.sort(key=lambda tracked: int(tracked.token))
     # One that was settled between the two looks is not in that state any more, and stays.
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
-    known = await source.nack([(Held(t.broker_id, t.handle), 0) for t in lost if t.broker_id in gone])
+    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost if t.broker_id in gone])
     # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
     return sum(known)

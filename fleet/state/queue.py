@@ -128,8 +128,10 @@ class Queue:
         *,
         only_unsettled: bool = False,
         hidden_ms: Mapping[str, int] | None = None,
-    ) -> set[str]:
-        """Forget (broker id, token); returns the broker ids that were still tracked under that token.
+    ) -> dict[str, str]:
+        """Forget (broker id, token); returns those still tracked under that token, each with its newest handle.
+
+        What is nacked after this is nacked under that one: it may have been redelivered since anybody looked.
 
         `hidden_ms`: by broker id, for how long the source hides what is given back to it. It is remembered until
         then, for people who ask.
@@ -141,7 +143,7 @@ class Queue:
         s = script("untrack")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])
-        return set(answer[1:])
+        return dict(zip(answer[1::2], answer[2::2], strict=True))
 
     async def bury(self, letters: Sequence[str], *, keep: int) -> None:
         s = script("bury")

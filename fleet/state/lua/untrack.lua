@@ -3,7 +3,8 @@
 -- ARGV now_ms owner_epoch only most broker_id token …
 --   only: '' or the state they must be in, `t` for those that no pool has settled; token: followed by SEP delay_ms where
 --   its source hides one that is given back and nobody else can be asked; most: so many of these are remembered
--- Returns {`stale`} for an older owner, else {`ok`, broker_id …}, those that were forgotten
+-- Returns {`stale`} for an older owner, else {`ok`, broker_id handle …}, those that were forgotten
+--   handle: the newest: what was redelivered since the caller last looked is given back under no other
 local owner, tracked, apps, delayed = unpack(KEYS)
 if redis.call('HGET', owner, 'epoch') ~= ARGV[2] then return { 'stale' } end
 local only, most = ARGV[3], tonumber(ARGV[4])
@@ -14,14 +15,14 @@ local answer, over, free, whose, hidden = { 'ok' }, {}, {}, {}, {}
 local now, longest
 for i, broker in ipairs(brokers) do
   if records[i] then
-    local _, kept = head_of(records[i])
+    local handle, kept = head_of(records[i])
     local token, rest = head_of(kept)
     local state, tail = head_of(rest)
     local wanted = ARGV[4 + 2 * i]
     local mark = string.find(wanted, SEP, 1, true)
     if token == (mark and string.sub(wanted, 1, mark - 1) or wanted) and (only == '' or only == state) then
       over[#over + 1] = broker
-      answer[#answer + 1] = broker
+      answer[#answer + 1], answer[#answer + 2] = broker, handle
       local app, place = head_of(tail)
       -- Settled as ack, its app id is free already, and may be another message's by now.
       if state ~= 'a' then free[#free + 1], whose[#whose + 1] = app, broker end
