@@ -41,6 +41,16 @@ REMEMBERED = 5000
 _DRAIN_LOOK_S = 0.5
 
 
+def leaves_disorder(consumer: Consumer | None, source: Source, lease: Lease) -> bool:
+    """Whether the next owner must look for what was given and is not known of.
+
+    One that never came to look leaves the queue as it was found.
+    """
+    if consumer is not None:
+        return consumer.in_disorder
+    return bool(source.crash_wait_ms) and not lease.was_given_back
+
+
 class Consumer:
     """Works one queue for as long as its lease is held, and ends with the first error that says otherwise."""
 
@@ -75,9 +85,9 @@ class Consumer:
         self._queue = OwnedQueue(client, config.name, epoch=lease.epoch, clock=clock)
         self._draining = draining
         self.drained = False
-        self.in_disorder = False
-        """Whether more may be out at the source than is tracked, and who comes next has to wait for that."""
         """Nothing of it is under way any more, and nothing will be."""
+        self.in_disorder = leaves_disorder(None, source, lease)
+        """Whether more may be out at the source than is tracked, and who comes next has to wait for that."""
         self._alive_ms = clock.boot_ms()
         self._stop = asyncio.Event()
         self._waiting: asyncio.Task[list[Received]] | None = None
@@ -108,9 +118,11 @@ class Consumer:
     async def run(self) -> None:
         """Until stopped, or until an error says that the queue is not ours any more."""
         dropped = await self._take_over()
-        out_of_order = not self._draining and await self._was_left_in_disorder(dropped)
+        if self.in_disorder and not self._draining:
+            # Should we end before this is known, who comes next has to find it out.
+            self.in_disorder = await self._is_more_out_than_known(dropped)
         self._alive_ms = self._clock.boot_ms()
-        work = self._drain() if self._draining else self._poll_when_quiet(out_of_order)
+        work = self._drain() if self._draining else self._poll_when_quiet()
         duties = (self.acknowledger.run(), work, self._extender.run(), self._patrol.run())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
@@ -167,13 +179,12 @@ class Consumer:
     def _ours(self) -> bool:
         return self.lease.held and not self._stop.is_set()
 
-    async def _poll_when_quiet(self, out_of_order: bool) -> None:
-        if out_of_order:
+    async def _poll_when_quiet(self) -> None:
+        if self.in_disorder:
             wait_ms = self._source.crash_wait_ms
             log.info(
                 "queue %s: its last owner died, what it was given comes again within %d ms", self.config.name, wait_ms
             )
-            self.in_disorder = True
             until_ms = self._clock.boot_ms() + wait_ms
             while self._ours() and self._clock.boot_ms() < until_ms:
                 self._alive_ms = self._clock.boot_ms()
@@ -181,10 +192,8 @@ class Consumer:
             self.in_disorder = not self._ours()
         await self._poll()
 
-    async def _was_left_in_disorder(self, dropped: int) -> bool:
-        """Whether more is out at the source than we know of: somebody was given it who did not live to track it."""
-        if not self._source.crash_wait_ms or self.lease.was_given_back:
-            return False
+    async def _is_more_out_than_known(self, dropped: int) -> bool:
+        """Of what is out at the source: somebody may have been given it who did not live to track it."""
         try:
             # What was acked at the source may be tracked still, and what a nack shows again is not tracked any more.
             shown = await self.acknowledger.catch_up()

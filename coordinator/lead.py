@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator.consume import Consumer
+from coordinator.consume import Consumer, leaves_disorder
 from coordinator.directory import Directory
 from coordinator.room import Rooms
 from fleet.alarms import Alarms
@@ -360,7 +360,7 @@ class Lead:
         try:
             if source is not None:
                 await self._in_time(source.close(), f"queue {one.config.name} did not close")
-            if one.consumer is not None and one.consumer.in_disorder:
+            if source is not None and leaves_disorder(one.consumer, source, one.lease):
                 # Given back, it would be polled at once: who waits for it to lapse waits for what is out as well.
                 log.info("queue %s: left to lapse, as not all that it gave is known of", one.config.name)
                 one.lease.drop()

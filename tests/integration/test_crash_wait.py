@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from fleet.clock import SystemClock
+from fleet.errors import StateFull
 from fleet.lease import Lease
 from fleet.sources.activemq import ActiveMqSource
 from fleet.sources.activemq_address import parse_address
@@ -117,6 +118,39 @@ async def test_an_heir_waits_before_it_polls_where_more_is_out_than_it_knows_of(
         assert [source.polls for source in owning.sources] == [0]
         await owning.advance(WAIT_MS / 1000)
         await owning.polls(1)
+
+
+@pytest.mark.parametrize("how", ["its queue cannot be opened", "Redis is full when it looks"])
+async def test_an_heir_that_ends_before_it_knows_leaves_it_to_the_next(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    caplog.set_level("INFO", "fleet.coordinator")
+    await leave(redis_server.url, ["pooled"])
+    tries = 0
+
+    async def out_count(queue: Queue) -> int:
+        raise StateFull("no memory left")
+
+    async with an_owner(redis_server.url) as owning:
+
+        def source() -> HeldSource:
+            nonlocal tries
+            tries += 1
+            made = Ungrouped()
+            made.stands = Depth(0, 2, None)
+            if tries == 1 and how == "its queue cannot be opened":
+                made.cannot_open = "away"
+            return made
+
+        if how != "its queue cannot be opened":
+            monkeypatch.setattr(Queue, "out_count", out_count)
+        owning.next_source = source
+        await owning.configure("q")
+        await eventually(lambda: "queue q: " in caplog.text)
+        monkeypatch.undo()
+        await owning.advance(60)
+        await eventually(lambda: "its last owner died" in caplog.text)
+        assert [source.polls for source in owning.sources] == [0, 0]
 
 
 async def test_an_heir_of_one_that_ended_well_does_not_wait(
