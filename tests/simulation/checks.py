@@ -47,6 +47,8 @@ class Excuses:
     def __init__(self) -> None:
         self.forgot_s = -1e9
         """When Redis last lost something, or its clock was stepped."""
+        self.ended_s = -1e9
+        """When leases last ended unknown to their holders: Redis lost them, or its clock was stepped forward."""
         self.ever_forgot = False
         self.stepped_back = False
         """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
@@ -155,7 +157,8 @@ class Checks:
             process = other.http.process
             was_stopped = process.is_stopped or process.stops > other.stops
             # Who was granted a lease that Redis forgot, or that a step of its clock ended, hears so within its time.
-            is_known = self._excuses.forgot_s + self._scenario.ttl_ms / 1000 < now_s
+            # A step back ends none.
+            is_known = self._excuses.ended_s + self._scenario.ttl_ms / 1000 < now_s
             if not was_stopped and is_known:
                 self.broken(
                     "overlap",

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from fleet.errors import FleetError
+from fleet.errors import FleetError, StateError
 from fleet.skip import skip_head
 from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Fault = Callable[["World", random.Random], str]
 CARRIED_OUT: dict[str, Fault] = {}
+LATEST_S = 13.0
+"""What was on its way to a server, or waits at a frozen one, is done by then."""
 
 _REFUSALS = {
     "readonly": "READONLY You can't write against a read only replica.",
@@ -263,6 +266,8 @@ def _redis_clock(world: World, chance: random.Random) -> str:
     world.redis.clock_offset_ms += step_ms
     world.excuses.stepped_back |= step_ms < 0
     world.excuses.forgot_s = world.loop.now_s
+    if step_ms > 0:
+        world.excuses.ended_s = world.loop.now_s
     return f"steps by {step_ms / 1000} s"
 
 
@@ -371,22 +376,32 @@ def _by_hand(act: Callable[[World, random.Random, SimulatedClient, str], Corouti
 
 
 async def _pause(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
-    await Pool(client, code).pause(True)
     world.until(chance.choice((1.0, 8.0)), lambda: world.operator(_resume, chance, code))
+    await Pool(client, code).pause(True)
 
 
 async def _resume(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
-    await Pool(client, code).pause(False)
+    await _until_done(lambda: Pool(client, code).pause(False))
 
 
 async def _drain(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
     world.excuses.moved.add(code)
-    await PoolByHand(client, code).adjust(draining=True)
     world.until(chance.choice((1.0, 8.0)), lambda: world.operator(_undrain, chance, code))
+    await PoolByHand(client, code).adjust(draining=True)
 
 
 async def _undrain(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
-    await PoolByHand(client, code).adjust(draining=False)
+    await _until_done(lambda: PoolByHand(client, code).adjust(draining=False))
+
+
+async def _until_done(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Nobody leaves a pool paused or draining because one call failed."""
+    while True:
+        try:
+            await call()
+            return
+        except StateError:
+            await asyncio.sleep(0.5)
 
 
 async def _adjust(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
@@ -441,6 +456,15 @@ def heal(world: World) -> None:
     world.redis.break_subscriptions()
     for endpoint in world.endpoints.by_origin.values():
         world.recovers(endpoint)
+    # What was asked for may be done late, or come back with a failover.
+    for wait_s in (0.0, LATEST_S):
+        world.until(wait_s, lambda: _open_pools(world))
+
+
+def _open_pools(world: World) -> None:
+    for pool in world.scenario.pools:
+        for act in (_resume, _undrain):
+            world.operator(act, random.Random(0), pool.code)
 
 
 def hosts(world: World) -> list[Host]:

@@ -149,7 +149,7 @@ class World:
 
     def forgets(self) -> None:
         """Redis has lost something, from here on."""
-        self.excuses.forgot_s = self.loop.now_s
+        self.excuses.forgot_s = self.excuses.ended_s = self.loop.now_s
         self.excuses.ever_forgot = True
 
     def recovers(self, endpoint: Endpoint) -> None:

@@ -45,6 +45,9 @@ class ActiveMqBroker(Broker):
             self._sessions.discard(session)
             self.loop.later(0.01, self._take_back, session)
 
+    def line_broke(self, session: int) -> None:
+        self._take_back(session)
+
     def shake(self) -> None:
         for session in sorted(self._sessions):
             self._take_back(session)

@@ -120,6 +120,9 @@ class Broker(Host):
     def disconnect(self, session: int) -> None:
         """The process of a session is gone, or it closed."""
 
+    def line_broke(self, session: int) -> None:
+        """What was on the line to a session did not come."""
+
     def shake(self) -> None:
         """All connections break."""
 
@@ -198,17 +201,24 @@ class ModelSource:
         if self._over or most < 1:
             return
         if self._receiving is None:
-            broker, session, visibility_ms = self._broker, self._session, self.visibility_ms
-            self._receiving = self._call("receive", lambda: broker.receive(most, visibility_ms, session))
+            self._receiving = self._call("receive", lambda: self._given(most))
         try:
             given: list[Given] = await asyncio.shield(self._receiving)
         except asyncio.CancelledError:
             raise
         except SourceUnavailable:
             self._receiving = None
+            if not self._broker.loses_polls:
+                self._broker.line_broke(self._session)
             raise
         self._receiving = None
         self._over = [self.received(one) for one in given]
+
+    def _given(self, most: int) -> list[Given]:
+        receiving = self._receiving
+        if not self._broker.loses_polls and (receiving is None or receiving.done()):
+            return []  # the line on which it was asked is gone
+        return self._broker.receive(most, self.visibility_ms, self._session)
 
     def received(self, one: Given) -> Received:
         return Received(str(one.seq), one.receipt, one.body, one.group, one.count)
