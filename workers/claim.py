@@ -132,6 +132,8 @@ class PoolLink:
     ) -> None:
         self.pool = pool
         self.leases: dict[str, GroupLease] = {}
+        self.place = 0
+        """Ours among the workers that hear of the pool (workers/homes.py): who is first looks when something is due."""
         self.paused = False
         self.policy = Policy()
         self.stopping = False
@@ -170,6 +172,14 @@ class PoolLink:
         """There may be work."""
         self._hungry = True
         self.poke(urgent=True)
+
+    def look_in(self, due_ms: int | None) -> None:
+        """Somebody's call left something that falls due after so long, sooner than we would look."""
+        if due_ms is not None and self._due is not None:
+            left_ms = (self._due.when() - asyncio.get_running_loop().time()) * 1000
+            if left_ms <= due_ms:
+                return
+        self._set_due(due_ms)
 
     def is_stalled(self, now_ms: float) -> bool:
         """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
@@ -329,6 +339,7 @@ class PoolLink:
                         want=want,
                         chunk=CHUNK,
                         quiet=want == MAX_CLAIM,
+                        place=self.place,
                         call=call,
                         trims=trims,
                         settlements=settlements,

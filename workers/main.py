@@ -54,9 +54,13 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
             pool_globs=pool_globs,
         )
         heartbeat = Heartbeat(
-            registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=worker.describe,
+            registry=Registry(client),
+            identity=identity,
+            ttl_ms=settings.lease.ttl_ms,
+            describe=worker.describe,
+            on_alive=worker.on_alive,
             counters=worker.counters,
-        )  # fmt: skip
+        )
         await heartbeat.beat()
         for job in (heartbeat.run(), serve_metrics(metrics_port, heartbeat.counted)):
             life.spawn(asyncio.get_running_loop().create_task(job))

@@ -25,7 +25,7 @@ from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
 from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
-from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, WAKE_CHANNEL
+from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, POOL_WAKE_CHANNEL, WAKE_CHANNEL
 from fleet.state.known_pools import KnownPools
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
@@ -33,15 +33,14 @@ from fleet.state.signals import Signals
 from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate
+from workers.homes import HOMES
 from workers.mediate import ATTEMPTS, Mediator
 from workers.settle import Reporter, name_of, settle
 from workers.under_way import slow_deliveries
+from workers.waking import Waking
 
 log = logging.getLogger("fleet.worker")
 
-SWEEP_S = 60.0
-"""Every pool is asked this often even if nobody signals: signals may be lost. Spread evenly, so that a
-thousand idle pools cost some seventeen calls a second."""
 CALLS_AT_ONCE = 16
 """To a node of Redis, over all pools that it has: each is a connection, and a thousand pools are woken at once when
 signals were missed. Half of the connections that there are: renewals and outcomes wait behind no claim."""
@@ -81,7 +80,8 @@ class Worker:
         self._standing: dict[PoolLink, None] = {}
         """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
-        self._pools = KnownPools(Registry(client))
+        registry = Registry(client)
+        self._pools = KnownPools(registry)
         self._ours: dict[str, str] = {}
         """Those that we serve, with their marks."""
         self._calls_at_once = PerNode(client, CALLS_AT_ONCE)
@@ -99,20 +99,30 @@ class Worker:
             on_outcome=self._on_outcome,
             on_blocked=self._on_blocked,
         )
+        self._waking = Waking(
+            name=name,
+            globs=self._globs,
+            registry=registry,
+            links=self._links,
+            has_room=lambda link: self._seats_free > 0 or link in self._standing,
+            is_stopping=lambda: self._stopping,
+        )
+        self.on_alive = self._waking.on_alive
         self._signals = Signals(
             client=client,
             url=redis_url,
             handlers={
-                WAKE_CHANNEL: self._on_wake,
+                WAKE_CHANNEL: self._waking.on_others,
                 CHANGED_CHANNEL: self._on_changed,
                 BREAKER_CHANNEL: self._breakers.on_message,
             },
-            on_subscribed=self._wake_all,
+            on_subscribed=self._resync,
+            prefix=POOL_WAKE_CHANNEL,
+            on_prefixed=self._waking.on_pool,
         )
         http.before_io = self._drop_what_lapsed_in_our_sleep
         self._kept_ms = clock.boot_ms()
         self._look = asyncio.Event()
-        self._ask = asyncio.Event()
         self._away: set[str] = set()
         """Pools, and '' for the fleet's own keys, whose last call failed: a Cluster may be away in part."""
         self._stopping = False
@@ -149,8 +159,7 @@ class Worker:
             self._signals.run(),
             self._keep_leases(),
             self._follow_pools(),
-            self._ask_all(),
-            self._sweep(),
+            *self._waking.jobs(self._signals),
             self._breakers.run(),
         )
         for job in jobs:
@@ -192,6 +201,7 @@ class Worker:
             "deliveries": slow,
             "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
+            "globs": self._globs,
             "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
             "redisAvailable": not self._away,
             "outcomes": dict(self.outcomes),
@@ -215,6 +225,7 @@ class Worker:
                 # Before any of them is opened: nothing leaves unsigned that should be signed.
                 await self._signatures.follow(self._ours)
                 await self._open_and_close()
+                self._waking.pools_changed()
                 self._on_state("", None)
             except StateError as error:
                 self._on_state("", error)
@@ -228,12 +239,12 @@ class Worker:
         for count, code in enumerate([code for code in self._ours if code not in self._links], start=1):
             if self._stopping:
                 return
-            self._open(code).wake()
+            self._open(code)
             if count % _POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
         for code in [code for code in self._links if code not in self._pools.marks]:
             if not self._links[code].busy:
-                del self._links[code]
+                self._links.pop(code).look_in(None)
                 self._away.discard(code)
 
     def _open(self, code: str) -> PoolLink:
@@ -251,11 +262,8 @@ class Worker:
             on_state=partial(self._on_state, code),
             on_crash=self._life.check,
         )
+        link.place = HOMES  # nobody's home yet: that is reckoned of all that were opened together
         return link
-
-    def _on_wake(self, code: str) -> None:
-        if not self._stopping and (link := self._links.get(code)) is not None:
-            link.wake()
 
     def _on_changed(self, what: str) -> None:
         # A lease that came free is none of ours: with as many queues as pools everybody would look all the time.
@@ -266,30 +274,10 @@ class Worker:
             # What we hold there goes on by its new rules, as the next answer has them.
             link.wake()
 
-    def _wake_all(self) -> None:
-        """Signals may have been missed: ask every pool."""
+    def _resync(self) -> None:
+        """Signals may have been missed. Of its own channels each home is told apart."""
         self._breakers.resync()
         self._look.set()
-        self._ask.set()
-
-    async def _ask_all(self) -> None:
-        while True:
-            await self._ask.wait()
-            self._ask.clear()
-            for count, link in enumerate(list(self._links.values()), start=1):
-                if not self._stopping:
-                    link.wake()
-                if count % _POOLS_A_TURN == 0:
-                    await asyncio.sleep(0)
-
-    async def _sweep(self) -> None:
-        while True:
-            codes = list(self._links)
-            for code in codes:
-                await asyncio.sleep(SWEEP_S / max(len(codes), 1))
-                self._on_wake(code)
-            if not codes:
-                await asyncio.sleep(1.0)
 
     async def _keep_leases(self) -> None:
         """From the delivery loop itself: a thread of its own would keep a wedged worker's leases alive."""
@@ -314,7 +302,8 @@ class Worker:
                 self._away.discard(code)
                 if not self._away:
                     log.info("Redis is back")
-                    self._wake_all()
+                    self._resync()
+                    self._waking.ask_all()
         else:
             if not self._away:
                 log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 WAKE_CHANNEL = "fleet:wake"
-"""Carries the code of a pool that has work, as soon as a script made it so."""
+"""Carries the code of a pool with more work than its homes take, and which places in its order of workers are asked."""
+POOL_WAKE_CHANNEL = "fleet:wake:"
+"""Prefix of the channel of one pool, which its homes hear: nothing for work, or after how many ms something is due."""
 ROOM_CHANNEL = "fleet:room"
 """Carries the code of a pool that has room again, when a consumer waits for it."""
 SETTLED_CHANNEL = "fleet:settled"

@@ -121,6 +121,7 @@ class Pool:
         want: int = 0,
         chunk: int = 1,
         quiet: bool = False,
+        place: int = 0,
         call: int = 0,
         trims: Sequence[int] = (),
         settlements: Sequence[Settlement] = (),
@@ -128,11 +129,11 @@ class Pool:
         """Settle, trim and claim in one call.
 
         `call` numbers it, and `trims` names earlier ones whose outcomes have reached their queues. `quiet`: we ask
-        again at once, so wake nobody.
+        again at once, so wake nobody. `place`: ours among the workers that hear of the pool.
         """
         arguments: list[str | int] = [
             self.now_ms, worker, ttl_ms, want, chunk, "1" if quiet else "0",
-            call, len(trims), len(settlements), *trims,
+            place, call, len(trims), len(settlements), *trims,
         ]  # fmt: skip
         for s in settlements:
             arguments += (s.group, s.epoch, s.release, len(s.items))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ import msgspec
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
-from fleet.state.keys import CHANGED_CHANNEL, FleetKeys
-from fleet.state.scripts import script
+from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL, FleetKeys
+from fleet.state.scripts import SEP, script
 
 _AT_ONCE = 2000
 """Words of a call."""
@@ -52,6 +52,14 @@ class Registry:
             records = await self.client.hgetall(FleetKeys.processes)
         return [msgspec.json.decode(body) for name, body in sorted(records.items()) if name in alive]
 
+    async def records(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What these processes say of themselves, as far as they said anything."""
+        if not names:
+            return {}
+        with translated():
+            records = await self.client.hmget(FleetKeys.processes, list(names))
+        return {name: msgspec.json.decode(body) for name, body in zip(names, records, strict=True) if body}
+
     async def publish_config(self, body: bytes, *, epoch: str = "") -> tuple[str, bool]:
         """Put a configuration in place; returns its revision and whether it is new. Say so once its pools are ready.
 
@@ -67,6 +75,11 @@ class Registry:
         """Tell everybody to look for a new revision."""
         with translated():
             await self.client.publish(CHANGED_CHANNEL, "config")
+
+    async def wake(self, code: str, start: int, end: int) -> None:
+        """Ask the workers at these places in the order of a pool to look there."""
+        with translated():
+            await self.client.publish(WAKE_CHANNEL, SEP.join((code, str(start), str(end))))
 
     async def config(self) -> ConfigRevision | None:
         with translated():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -18,8 +19,15 @@ PING_EVERY_S = 2.5
 _RETRY_S = 0.25
 
 
+_AT_ONCE = 500
+
+
 class Signals:
-    """Calls a handler for each message of a channel, and `on_subscribed` whenever messages may have been missed."""
+    """Calls a handler for each message of a channel, and `on_subscribed` whenever messages may have been missed.
+
+    Besides those there may be channels under one `prefix`, which come and go by `follow`: `on_prefixed` is called with
+    what stands behind the prefix, and a message, or None where one may have been missed.
+    """
 
     def __init__(
         self,
@@ -28,6 +36,8 @@ class Signals:
         url: str,
         handlers: Mapping[str, Callable[[str], None]],
         on_subscribed: Callable[[], None],
+        prefix: str = "",
+        on_prefixed: Callable[[str, str | None], None] | None = None,
         ping_every_s: float = PING_EVERY_S,
     ) -> None:
         self._client = client
@@ -35,6 +45,10 @@ class Signals:
         self._handlers = dict(handlers)
         self._on_subscribed = on_subscribed
         self._ping_every_s = ping_every_s
+        self._prefix = prefix
+        self._on_prefixed = on_prefixed
+        self._followed: set[str] = set()
+        self._pubsub: PubSub | None = None
         self._lost = ""
         """The node of a Cluster that was silent: another one is heard next."""
 
@@ -45,6 +59,24 @@ class Signals:
             except StateError:
                 await asyncio.sleep(_RETRY_S)
 
+    async def follow(self, names: set[str]) -> None:
+        """Hear these channels under the prefix from now on, and no others."""
+        new, over = names - self._followed, self._followed - names
+        self._followed = set(names)
+        if self._pubsub is None:
+            return  # they are subscribed to with the rest
+        try:
+            with translated():
+                await self._subscribe(self._pubsub, sorted(self._prefix + name for name in new))
+                if over:
+                    await self._pubsub.unsubscribe(*(self._prefix + name for name in over))
+        except StateError:
+            return  # the line is lost, and with the next one all is subscribed to anew
+
+    async def _subscribe(self, pubsub: PubSub, channels: Sequence[str]) -> None:
+        for first in range(0, len(channels), _AT_ONCE):
+            await pubsub.subscribe(*channels[first : first + _AT_ONCE])
+
     async def _listen(self) -> None:
         connection = await subscribe_connection(self._client, self._url, but=self._lost)
         self._lost = _address_of(connection)
@@ -54,9 +86,11 @@ class Signals:
                 async with asyncio.timeout(None) as patience:
                     # A server that turned out to be the wrong one goes on answering pings.
                     with _ended_by_a_failover(connection, patience):
-                        await pubsub.subscribe(*self._handlers)
+                        await self._subscribe(pubsub, [*self._handlers, *map(self._prefix.__add__, self._followed)])
+                        self._pubsub = pubsub
                         await self._hear(pubsub)
         finally:
+            self._pubsub = None
             await pubsub.aclose()  # type: ignore[no-untyped-call]
             if connection is not self._client:
                 await connection.aclose()
@@ -72,6 +106,8 @@ class Signals:
                     renew(pubsub.connection_pool)
                     raise StateUnavailable("Redis is silent")
                 await pubsub.ping()
+            elif message["channel"] not in self._handlers:
+                self._hear_prefixed(message)
             elif message["type"] == "message":
                 self._handlers[message["channel"]](message["data"])
             elif message["type"] == "subscribe":
@@ -79,6 +115,12 @@ class Signals:
                 if waiting == 0:
                     self._on_subscribed()
             asked = message is None
+
+    def _hear_prefixed(self, message: dict[str, Any]) -> None:
+        name = str(message["channel"]).removeprefix(self._prefix)
+        # Of one that is followed no more something may still be on the line.
+        if self._on_prefixed is not None and name in self._followed and message["type"] in ("message", "subscribe"):
+            self._on_prefixed(name, message["data"] if message["type"] == "message" else None)
 
 
 @contextmanager

@@ -110,6 +110,7 @@ def _member(url: str, client: Client) -> Member:
         identity=identity,
         ttl_ms=TTL_MS,
         describe=worker.describe,
+        on_alive=worker.on_alive,
         counters=worker.counters,
     )
     return Member(worker, heartbeat, life, client, http)

@@ -195,10 +195,11 @@ async def test_a_claim_without_work_says_when_a_lease_falls_due(stage: Stage) ->
     assert groups(await claim(pool)) == ["g"]
 
 
-async def test_a_claim_that_got_all_it_wanted_is_told_no_time(stage: Stage) -> None:
+async def test_only_who_looks_first_is_told_a_time(stage: Stage) -> None:
     pool = await stage.pool()
-    await submit(pool, in_groups(2))
-    assert (await pool.exchange("w", ttl_ms=TTL_MS, want=1)).due_ms is None
+    await submit(pool, in_groups(3))
+    assert (await pool.exchange("w", ttl_ms=TTL_MS, want=1, place=1)).due_ms is None
+    assert (await pool.exchange("w", ttl_ms=TTL_MS, want=1, place=0)).due_ms == TTL_MS
 
 
 async def test_an_unknown_pool_says_so(stage: Stage) -> None:

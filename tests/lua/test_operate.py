@@ -9,7 +9,7 @@ import pytest
 from fleet.dead import Wanted, letters, purge, skipped
 from fleet.state import groups
 from fleet.state.entry import Entry
-from fleet.state.keys import ROOM_CHANNEL, WAKE_CHANNEL
+from fleet.state.keys import POOL_WAKE_CHANNEL, ROOM_CHANNEL
 from fleet.state.letters import Letters
 from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool, Settlement, held
@@ -130,9 +130,9 @@ async def test_raising_a_limit_wakes_workers_and_who_waits_for_room(stage: Stage
     await submit(pool, in_groups(2))
     await claim(pool)
     await pool.room(60)
-    async with hearing(stage, WAKE_CHANNEL) as woken, hearing(stage, ROOM_CHANNEL) as told:
+    async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken, hearing(stage, ROOM_CHANNEL) as told:
         await by_hand(stage).adjust(concurrency=5)
-        assert await woken.since(pool.keys.settings) == ["P"]
+        assert await woken.since(pool.keys.settings) == [""]
         assert await told.since(pool.keys.settings) == ["P"]
 
 
@@ -164,9 +164,9 @@ async def test_a_released_group_is_claimed_at_once_before_all_others(stage: Stag
     await submit(pool, in_group(2))
     await waiting(stage, pool, "g")
     await submit(pool, in_groups(1, "other"))
-    async with hearing(stage, WAKE_CHANNEL) as woken:
+    async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         assert await by_hand(stage).release("g") == "released"
-        assert await woken.since(pool.keys.settings) == ["P"]
+        assert await woken.since(pool.keys.settings) == [""]
     assert (await claim_one(pool)).group == "g"
 
 
@@ -239,9 +239,9 @@ async def test_a_skipped_message_is_acked_and_kept_and_its_group_goes_on(stage: 
     await waiting(stage, pool, "g")
     head = (await seen(stage)).head
     letter = skipped(head, "P")
-    async with hearing(stage, WAKE_CHANNEL) as woken:
+    async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         done = await by_hand(stage).skip(head, letter)
-        assert await woken.since(pool.keys.settings) == ["P"]
+        assert await woken.since(pool.keys.settings) == [""]
     assert done.tag == "skipped"
     assert await pool.outboxes() == {done.operator}
     assert await outboxed(pool, done.operator) == [f"{head.key}{SEP}{head.token}{SEP}p{letter}"]

@@ -1,5 +1,5 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
--- WITH changed clock
+-- WITH changed clock wake
 -- KEYS settings leases ready later in_place rate
 -- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
@@ -50,7 +50,6 @@ if ARGV[4] == '1' then
   redis.call('DEL', later, in_place)
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end
 end
-if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(is[1]) then
-  redis.call('PUBLISH', 'fleet:wake', code)
-end
+local lanes = redis.call('LLEN', ready)
+if lanes > 0 and redis.call('ZCARD', leases) < tonumber(is[1]) then wake(settings, lanes) end
 return { 'ok', is[1], is[2], is[3] or '', 1 }

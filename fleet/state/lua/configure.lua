@@ -1,5 +1,5 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- WITH changed clock
+-- WITH changed clock wake
 -- KEYS settings leases ready epochs later in_place rate
 -- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none
@@ -43,7 +43,6 @@ if ARGV[7] ~= '' then
   if #waiting > 0 then call_many('RPUSH', ready, waiting) end
 end
 -- A raised limit or a lifted rate lets waiting groups go at once.
-if redis.call('EXISTS', ready) == 1 and redis.call('ZCARD', leases) < tonumber(ARGV[3]) then
-  redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
-end
+local lanes = redis.call('LLEN', ready)
+if lanes > 0 and redis.call('ZCARD', leases) < tonumber(ARGV[3]) then wake(settings, lanes) end
 return 1

@@ -1,7 +1,8 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- WITH rest away clock
+-- WITH rest away clock wake
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
--- ARGV now_ms worker ttl_ms want chunk quiet call trims settlements …
+-- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
+--   place: of the worker among those that hear of this pool: the one at 0 says by `due_ms` when it looks next
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: group epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
@@ -20,7 +21,8 @@
 local settings, ready, entries, leases, owners, later, in_place, high, rate, failed, epochs, tries, outboxes, outbox,
   away, away_lane, regular_group, high_group = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local quiet, call, trims, settlements = ARGV[6] == '1', ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local quiet, place, call = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
+local trims, settlements = tonumber(ARGV[9]), tonumber(ARGV[10])
 local now = time_ms(ARGV[1])
 local RATE_WINDOW_MS = 61000 -- over 60 s: a delivery may begin a second after its permit, the one after 60 s at once
 local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
@@ -29,11 +31,11 @@ local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not t
 local FENCED_BACK_MS = 30000
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
-  'park_after', 'draining', 'limited', 'clock')
+  'park_after', 'draining', 'limited', 'clock', 'look')
 local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '', config[2] and '1' or '' }
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
-local at = 9
+local at = 10
 local trimmed = { '' }
 for i = 1, trims do trimmed[i] = ARGV[at + i] end
 call_many('HDEL', outbox, trimmed)
@@ -105,6 +107,8 @@ local function send_back(group, tier, stay, delay_ms, moved, gone)
   if #ordered > 0 then send_away(away, away_lane, tier .. group, 'LPUSH', ordered, now + delay_ms) end
 end
 
+local new_due = math.huge -- the soonest of what this call leaves to fall due
+
 -- A lane waits for its head. It must not fill the pool, nor may all that wait.
 local function rest_or_go_back(group, delay_ms, back_ms, stays, moved, gone)
   local capacity = tonumber(config[5] or 0)
@@ -117,6 +121,7 @@ local function rest_or_go_back(group, delay_ms, back_ms, stays, moved, gone)
   local highs = redis.call('LLEN', high_group .. group)
   send_back(group, 'r', math.max(most - highs, highs > 0 and 0 or 1), delay_ms, moved, gone)
   rest_until(later, in_place, group, now + delay_ms, highs + redis.call('LLEN', regular_group .. group))
+  new_due = math.min(new_due, now + delay_ms)
 end
 
 local function is_empty(group)
@@ -311,6 +316,7 @@ if take_groups > 0 then
     end
     redis.call('HSET', epochs, 'last', text(epoch))
     call_many('ZADD', leases, deadlines, 2)
+    new_due = math.min(new_due, now + ttl_ms)
     call_many('HSET', owners, holder, 2)
     if permits then
       for _ = 1, claimed do redis.call('LPUSH', rate, now) end
@@ -333,25 +339,36 @@ end
 if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_limited) end
 
 -- Work is left that this worker does not take: somebody idle may.
-if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed)
-  and redis.call('EXISTS', ready) == 1 then
-  redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
+if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed) then
+  local lanes = redis.call('LLEN', ready)
+  if lanes > 0 then
+    if place > 1 then wake(settings, lanes) end
+    wake_others(settings, math.max(2, 2 * place), lanes)
+  end
 end
 
--- Nothing to do now: say when to ask again, as nobody else may be there to wake us.
-local due_ms = ''
-if claimed < want then
-  local soonest = rate_wait_ms
-  if permits and claimed == permits then
-    soonest = tonumber(redis.call('LINDEX', rate, -1)) + RATE_WINDOW_MS - now
-  end
+-- When somebody has to look again: who waits for a permit, or for the end of a lease or of a delay.
+if permits and claimed == permits then
+  rate_wait_ms = tonumber(redis.call('LINDEX', rate, -1)) + RATE_WINDOW_MS - now
+end
+if rate_wait_ms and redis.call('EXISTS', ready) == 1 then new_due = math.min(new_due, now + rate_wait_ms) end
+local look, due_ms = tonumber(config[11]), ''
+if place == 0 then
   for _, set in ipairs({ leases, later }) do
     local next_one = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if next_one[2] then
-      local wait = tonumber(next_one[2]) - now + 1
-      if not soonest or wait < soonest then soonest = wait end
-    end
+    if next_one[2] then new_due = math.min(new_due, tonumber(next_one[2]) + 1) end
   end
-  if soonest then due_ms = text(math.max(1, soonest)) end
+  -- As long as what was promised is soon enough it stands: leases are renewed all the time.
+  if new_due == math.huge then
+    if look then redis.call('HDEL', settings, 'look') end
+  else
+    if not look or look <= now or look > new_due then
+      look = math.max(now + 1, new_due)
+      redis.call('HSET', settings, 'look', text(look))
+    end
+    due_ms = text(look - now)
+  end
+elseif new_due < math.huge then
+  tell_due(settings, look, new_due, now)
 end
 return { 'ok', due_ms, refused, yields, cascaded, claims, policy, failed_before, waits }

@@ -1,5 +1,5 @@
 -- release: let a group that waits for a time be claimed at once, before all others.
--- WITH rest
+-- WITH rest wake
 -- KEYS settings ready leases later in_place regular_group high_group
 -- ARGV group
 -- Returns `released`, or why there was nothing to do: `leased`, `ready`, or `none` where it has no messages
@@ -8,7 +8,7 @@ local group = ARGV[1]
 if redis.call('ZSCORE', later, group) then
   rise(later, in_place, { group })
   redis.call('LPUSH', ready, group)
-  redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
+  wake(settings, 1)
   return 'released'
 end
 if redis.call('ZSCORE', leases, group) then return 'leased' end

@@ -1,5 +1,5 @@
 -- skip: put the message at the head of a group aside, unless somebody delivers it now.
--- WITH rest
+-- WITH rest wake
 -- KEYS settings ready entries leases owners later in_place high tries outboxes outbox regular_group high_group
 -- ARGV now_ms operator group key value letter
 --   operator: in whose outbox it stands until it has reached its queue; key and value: of the entry that is meant
@@ -32,7 +32,7 @@ if redis.call('EXISTS', regular_group .. group, high_group .. group) == 0 then
   redis.call('LREM', ready, 0, group)
 elseif waited or deadline then
   redis.call('LPUSH', ready, group)
-  redis.call('PUBLISH', 'fleet:wake', code)
+  wake(settings, 1)
 end
 redis.call('HSET', outbox, '1', key .. SEP .. head_of(value) .. SEP .. 'p' .. ARGV[6])
 redis.call('SADD', outboxes, operator)

@@ -1,5 +1,5 @@
 -- submit: append messages of one source queue to their groups' queues, in shares taken or refused whole.
--- WITH rest away clock
+-- WITH rest away clock wake
 -- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_group high_group
 -- ARGV now_ms queue owner_epoch share full_ms grace_ms entry …, five fields an entry: key group tier batch value
 --   full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
@@ -200,7 +200,7 @@ if #fresh > 0 then
   end
   -- A group with messages is in exactly one of ready, leases and later. It enters ready here only if
   -- both its lists were empty and nobody leases it still.
-  local wake = {}
+  local idle = {}
   local any_high = redis.call('EXISTS', high) == 1
   for from = 1, #begun, 1000 do
     local part = { unpack(begun, from, math.min(from + 999, #begun)) }
@@ -214,7 +214,7 @@ if #fresh > 0 then
           if redis.call('LLEN', prefix .. group) > (push and #push or 0) then other = true end
         end
       end
-      if not leased[i] and not delayed[i] and not other then wake[#wake + 1] = group end
+      if not leased[i] and not delayed[i] and not other then idle[#idle + 1] = group end
     end
   end
   for group, lane in pairs(at_rest) do
@@ -223,11 +223,9 @@ if #fresh > 0 then
       redis.call('HINCRBY', in_place, SEP, lane.more)
     end
   end
-  if #wake > 0 then
-    call_many('RPUSH', ready, wake)
-    if not config[4] and redis.call('ZCARD', leases) < tonumber(config[1]) then
-      redis.call('PUBLISH', 'fleet:wake', string.match(settings, '^{p:(.*)}:settings$'))
-    end
+  if #idle > 0 then
+    local lanes = call_many('RPUSH', ready, idle)
+    if not config[4] and redis.call('ZCARD', leases) < tonumber(config[1]) then wake(settings, lanes) end
   end
 end
 -- Only now: a script whose first write frees may go on writing when Redis is full, and this one must not.
