@@ -1,0 +1,186 @@
+"""Who looks into which pool, and who is told when one cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from fleet.errors import StateUnavailable
+from workers.homes import HOMES
+from workers.waking import Waking
+
+
+class Link:
+    """A pool's link, as far as who wakes it sees it."""
+
+    def __init__(self, code: str) -> None:
+        self.pool = type("Pool", (), {"code": code})
+        self.place = HOMES
+        self.wakes = 0
+        self.looks: list[int | None] = []
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def look_in(self, due_ms: int | None) -> None:
+        self.looks.append(due_ms)
+
+
+class Registry:
+    """Knows workers, and hears what is passed on."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.asked: list[list[str]] = []
+        self.passed_on: list[tuple[str, int, int]] = []
+        self.heard = asyncio.Event()
+        self.away = False
+
+    async def records(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        self.asked.append(names)
+        if self.away:
+            raise StateUnavailable("away")
+        return {name: self.workers[name] for name in names if name in self.workers}
+
+    async def wake(self, code: str, start: int, end: int) -> None:
+        self.passed_on.append((code, start, end))
+        self.heard.set()
+
+
+class Signals:
+    def __init__(self) -> None:
+        self.followed: set[str] = set()
+        self.changed = asyncio.Event()
+
+    async def follow(self, names: set[str]) -> None:
+        self.followed = names
+        self.changed.set()
+
+
+class Scene:
+    def __init__(self, *codes: str) -> None:
+        self.links = {code: Link(code) for code in codes}
+        self.registry, self.signals = Registry(), Signals()
+        self.has_room, self.stopping = True, False
+        self.waking = Waking(
+            name="me",
+            globs=("*",),
+            registry=cast(Any, self.registry),
+            links=cast(Any, self.links),
+            has_room=lambda link: self.has_room,
+            is_stopping=lambda: self.stopping,
+        )
+
+    async def settled(self) -> None:
+        async with asyncio.timeout(5):
+            await self.signals.changed.wait()
+        self.signals.changed.clear()
+
+    async def __aenter__(self) -> Scene:
+        self.tasks = [asyncio.ensure_future(job) for job in self.waking.jobs(cast(Any, self.signals))]
+        self.waking.pools_changed()
+        await self.settled()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+
+
+async def test_alone_one_is_the_home_of_every_pool_and_asks_each() -> None:
+    async with Scene("A", "B") as scene:
+        assert scene.signals.followed == {"A", "B"}
+        assert [(link.place, link.wakes) for link in scene.links.values()] == [(0, 1), (0, 1)]
+
+
+async def test_among_many_one_hears_of_few_pools_and_asks_only_those_it_is_the_first_of() -> None:
+    async with Scene(*(f"P{number}" for number in range(400))) as scene:
+        scene.registry.workers = {f"w{n}": {"role": "worker", "globs": ["*"]} for n in range(19)}
+        for link in scene.links.values():
+            link.wakes = 0
+        scene.waking.on_alive({"me", *scene.registry.workers})
+        await scene.settled()
+        ours = {code for code, link in scene.links.items() if link.place < HOMES}
+        assert scene.signals.followed == ours
+        assert 10 < len(ours) < 100
+        assert sum(link.wakes for link in scene.links.values()) == 0, "it was the first of them all before"
+
+
+async def test_the_living_are_asked_once_what_they_serve_and_others_than_workers_are_none() -> None:
+    async with Scene("A", "B") as scene:
+        scene.registry.workers = {"you": {"role": "worker", "globs": ["B*"]}, "syncer": {"role": "syncer"}}
+        for _ in range(2):
+            scene.waking.on_alive({"me", "you", "syncer"})
+            scene.waking.pools_changed()
+            await scene.settled()
+        assert [names for names in scene.registry.asked if names] == [["syncer", "you"]]
+        assert scene.links["A"].place == 0
+
+
+async def test_one_that_goes_leaves_its_pools_to_who_is_left_and_those_are_asked_at_once() -> None:
+    async with Scene(*(f"P{number}" for number in range(50))) as scene:
+        scene.registry.workers = {"you": {"role": "worker", "globs": ["*"]}}
+        scene.waking.on_alive({"me", "you"})
+        await scene.settled()
+        theirs = [link for link in scene.links.values() if link.place == 1]
+        assert theirs
+        before = [link.wakes for link in theirs]
+        scene.waking.on_alive({"me"})
+        await scene.settled()
+        assert [link.place for link in theirs] == [0] * len(theirs)
+        assert [link.wakes for link in theirs] == [wakes + 1 for wakes in before]
+
+
+async def test_while_redis_is_away_who_is_unknown_has_no_pools() -> None:
+    async with Scene("A") as scene:
+        scene.registry.away = True
+        scene.waking.on_alive({"me", "you"})
+        await scene.settled()
+        assert scene.links["A"].place == 0
+
+
+async def test_work_wakes_and_what_is_due_is_looked_at_by_the_first_alone() -> None:
+    async with Scene("A") as scene:
+        link = scene.links["A"]
+        scene.waking.on_pool("A", "")
+        scene.waking.on_pool("A", None)
+        assert link.wakes == 3, "what was missed may have been work"
+        scene.waking.on_pool("A", "250")
+        assert link.looks == [250]
+        link.place = 1
+        scene.waking.on_pool("A", "100")
+        assert (link.looks, link.wakes) == ([250], 3)
+
+
+@pytest.mark.parametrize("why", ["no room", "stopping"])
+async def test_who_can_take_nothing_passes_on(why: str) -> None:
+    async with Scene("A") as scene:
+        scene.has_room, scene.stopping = why != "no room", why == "stopping"
+        scene.waking.on_pool("A", "")
+        async with asyncio.timeout(5):
+            await scene.registry.heard.wait()
+        assert scene.registry.passed_on == [("A", 2, 4)]
+        assert scene.links["A"].wakes == (2 if why == "no room" else 1), "it stands in line for room all the same"
+
+
+async def test_only_the_places_that_are_asked_look() -> None:
+    async with Scene("A") as scene:
+        scene.waking.on_others("A\x1f2\x1f4")
+        assert scene.links["A"].wakes == 1
+        scene.waking.on_others("A\x1f0\x1f1")
+        assert scene.links["A"].wakes == 2
+        scene.waking.on_others("unknown\x1f0\x1f1")
+
+
+async def test_when_redis_is_back_each_home_asks() -> None:
+    async with Scene("A", "B") as scene:
+        scene.links["B"].place = HOMES
+        scene.waking.ask_all()
+        async with asyncio.timeout(5):
+            # Nothing tells when.
+            while scene.links["A"].wakes < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert scene.links["B"].wakes == 1
