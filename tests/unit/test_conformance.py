@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "conformance.md"
+ORDER = ROOT / "docs" / "order.md"
 SECTIONS = {"000": 20, "002": 13, "004": 10}
 """Of each seed; only 000 has numbers of its own, of the others the headings are counted here."""
 _ROW = re.compile(r"^\| (?P<number>\d{3}-\d+\.\d+) \| (?P<rule>.+) \| (?P<differently>.+) \| (?P<proof>.+) \|$")
@@ -67,3 +68,11 @@ def test_what_is_decided_differently_says_where_and_why() -> None:
 
 def test_what_is_not_taken_says_why() -> None:
     assert [row["number"] for row in ROWS if row["proof"] == "**not taken**" and row["differently"] == "–"] == []
+
+
+def test_what_is_promised_of_order_under_faults_names_tests_that_exist() -> None:
+    part = ORDER.read_text("utf-8").partition("## What proves it")[2]
+    rows = re.findall(r"^\| [^|`]+ \| (`.+`) \|$", part, re.MULTILINE)
+    assert len(rows) == part.count("\n| ") - 1, "each row names its tests"
+    named = [name for row in rows for name in _TEST.findall(row)]
+    assert [name for name in named if name.partition("::")[2] not in _tests_of(name.partition("::")[0])] == []
