@@ -27,7 +27,8 @@ class Calls:
 
     counts: Counter[str] = field(default_factory=Counter)
     wanting: int = 0
-    """Exchanges that asked for work: claims."""
+    """Exchanges that asked for work and did nothing else: those that settle or trim, which a delivery needs anyway, ask
+    for more in the same call."""
     examples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def watch(self, client: Client) -> None:
@@ -56,12 +57,13 @@ class Calls:
         kind = _kind(command)
         self.counts[kind] += 1
         self.examples[kind] = command
-        if kind == "exchange" and int(command[3 + int(command[2]) + _WANT]) > 0:
-            self.wanting += 1
+        if kind == "exchange":
+            want, trims, settlements = (int(command[3 + int(command[2]) + at]) for at in _CARRIES)
+            self.wanting += want > 0 and not trims and not settlements
 
 
 _BY_DIGEST = {script(name).digest: name for name in names()}
-_WANT = script("exchange").arguments.index("want")
+_CARRIES = [script("exchange").arguments.index(name) for name in ("want", "trims", "settlements")]
 
 
 def _kind(command: tuple[Any, ...]) -> str:
