@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from fleet.counters import Counts, Key
-from fleet.metrics import BOUNDS_S, POOL_BOUNDS_S, Exposition, Histogram
+from fleet.metrics import BOUNDS_S, POOL_BOUNDS_S, Exposition
 
 HISTOGRAMS = {
     "delivery": ("fleet_delivery_seconds", "pool", "How long a delivery took."),
@@ -64,9 +64,7 @@ def add_counted(
         found = of_kind(name)
         shown = sorted(found if label != "pool" else found.keys() & set(pools))
         bounds_s = POOL_BOUNDS_S if label == "pool" else BOUNDS_S
-        page.family(
-            metric, "histogram", about, (({label: of}, Histogram.of(found[of])) for of in shown), bounds_s=bounds_s
-        )
+        page.histograms(metric, about, label, ((of, found[of]) for of in shown), bounds_s=bounds_s)
     for name, about in _QUEUES.items():
         samples = [({"queue": queue}, by_queue.get(queue, {}).get(name, 0)) for queue in queues]
         page.family(f"fleet_queue_{name}_total", "counter", about, samples)

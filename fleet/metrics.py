@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
@@ -20,33 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _LABELS = "\0"
 """Stands in a line for its labels. No label holds it: names are printable."""
-Kind = Literal["counter", "gauge", "histogram"]
-
-
-class Histogram:
-    """How often something took how long. Costs a search in a short list each time."""
-
-    __slots__ = ("counts", "sum_us")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.sum_us = 0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.sum_us += round(seconds * 1e6)
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    @staticmethod
-    def of(counts: Mapping[str, int]) -> Histogram:
-        """As `fleet/counters.py` counts one: by the places of its buckets, those that are not 0, and the sum in us."""
-        found = Histogram.__new__(Histogram)
-        found.counts = [*map(counts.get, PLACES, repeat(0))]
-        found.sum_us = counts.get(SUM_US, 0)
-        return found
+Kind = Literal["counter", "gauge"]
 
 
 class Exposition:
@@ -60,18 +33,10 @@ class Exposition:
         name: str,
         kind: Kind,
         about: str,
-        samples: Iterable[tuple[Mapping[str, str], float | Histogram]],
-        *,
-        bounds_s: Sequence[float] = BOUNDS_S,
+        samples: Iterable[tuple[Mapping[str, str], float]],
     ) -> None:
-        """`bounds_s`: of `BOUNDS_S` those that a histogram shows, the same for all of its labels."""
         self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-        shape = _Shape(name, bounds_s)
-        for labels, value in samples:
-            if isinstance(value, Histogram):
-                self._lines.append(shape.lines(labels, value))
-            else:
-                self._lines.append(f"{name}{_labels(labels)} {_number(value)}")
+        self._lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
 
     def of_each(
         self, name: str, kind: Kind, about: str, label: str, samples: Mapping[str, Iterable[tuple[str, float]]]
@@ -80,6 +45,22 @@ class Exposition:
         self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
         for more, pairs in samples.items():
             self._lines += [f'{name}{{{label}="{_escaped(of)}"{more}}} {_number(value)}' for of, value in pairs]
+
+    def histograms(
+        self,
+        name: str,
+        about: str,
+        label: str,
+        counted: Iterable[tuple[str, Mapping[str, int]]],
+        *,
+        bounds_s: Sequence[float] = BOUNDS_S,
+    ) -> None:
+        """Whose → as `fleet/counters.py` counts it. `bounds_s`: those of `BOUNDS_S` that are shown, the same of all."""
+        self._lines += [f"# HELP {name} {about}", f"# TYPE {name} histogram"]
+        lines_of = _Shape(name, bounds_s).lines
+        for of, counts in counted:
+            below = [*accumulate(map(counts.get, PLACES, repeat(0)))]
+            self._lines.append(lines_of(f'{label}="{_escaped(of)}"', below, counts.get(SUM_US, 0)))
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
@@ -94,10 +75,11 @@ class _Shape:
         lines = [f'{name}_bucket{{{_LABELS},le="{bound}"}} %d' for bound in bounds]
         self._lines = "\n".join([*lines, f"{name}_sum{{{_LABELS}}} %s", f"{name}_count{{{_LABELS}}} %d"])
 
-    def lines(self, labels: Mapping[str, str], value: Histogram) -> str:
-        below = list(accumulate(value.counts))
-        lines = self._lines.replace(_LABELS, _labels(labels)[1:-1].replace("%", "%%"))
-        return lines % (*self._shown(below), _number(value.sum_us / 1e6), below[-1])
+    def lines(self, labels: str, below: Sequence[int], sum_us: int) -> str:
+        """`below`: how many there are up to each of `BOUNDS_S`, and in all."""
+        if "%" in labels:
+            labels = labels.replace("%", "%%")
+        return self._lines.replace(_LABELS, labels) % (*self._shown(below), _number(sum_us / 1e6), below[-1])
 
 
 def _labels(labels: Mapping[str, str]) -> str:

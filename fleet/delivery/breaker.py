@@ -36,6 +36,9 @@ class BreakerRules:
 RULES = BreakerRules()
 PROBED_RETRY_MS = 100
 """A probe is under way, here or elsewhere: who asks is not asked for again before this has passed."""
+OVERTAKEN_MS = 10_000
+"""Replies and messages overtake each other by less, as a call is given up sooner. What is older by more is of a clock
+of Redis that stepped back: not believed, a breaker would stay as it is for as long as the step."""
 OWN_PERMIT = ""
 """Instead of a permit's epoch: given by ourselves, because Redis does not answer."""
 
@@ -202,7 +205,7 @@ class Breaker:
 
     def adopt(self, shared: Shared, now_ms: float) -> bool:
         """Believe what Redis says, unless we know something newer. Replies and messages overtake each other."""
-        if shared.as_of_ms < self._as_of_ms:
+        if self._as_of_ms - OVERTAKEN_MS < shared.as_of_ms < self._as_of_ms:
             return False
         self._as_of_ms = shared.as_of_ms
         match shared.tag:

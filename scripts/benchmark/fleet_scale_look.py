@@ -79,10 +79,11 @@ class Look:
             found = program(ground, "look", spec)
         problems = () if found["pools"] == pools else (f"{found['pools']} of {pools} pools are shown",)
         return Measurement(
-            value=found["metrics_s"],
-            unit="s",
+            value=found["metrics_cpu_s"],
+            unit="s of CPU",
             problems=problems,
-            note=f"{found['metrics_mb']:.1f} MB; status of {found['processes']} processes {found['status_s']:.2f} s, "
+            note=f"{found['metrics_s']:.2f} s by the clock, {found['metrics_mb']:.1f} MB; "
+            f"status of {found['processes']} processes {found['status_s']:.2f} s, "
             f"{found['status_calls']:,} calls, {found['status_bytes'] / 1e6:.1f} MB",
             details={name: round(value, 3) for name, value in found.items()},
         )

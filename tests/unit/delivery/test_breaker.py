@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fleet.delivery.breaker import (
     ASK,
+    OVERTAKEN_MS,
     OWN_PERMIT,
     PASS,
     PROBE,
@@ -136,6 +137,16 @@ def test_hearing_that_a_closed_one_is_closed_keeps_its_window() -> None:
     said(breaker, "xxxxxxxxx")
     breaker.adopt(Shared("closed", as_of_ms=7), 0)
     assert said(breaker, "x") == [Change.OPENED]
+
+
+def test_news_of_a_clock_that_stepped_back_are_believed() -> None:
+    breaker, before = Breaker(), 3_600_000
+    assert breaker.adopt(Shared("open", as_of_ms=before, left_ms=3000), 0)
+    assert not breaker.adopt(Shared("closed", as_of_ms=before - OVERTAKEN_MS + 1), 100)
+    assert breaker.adopt(Shared("half", as_of_ms=1), 3000)
+    assert breaker.adopt(Shared("closed", as_of_ms=2), 3001)
+    assert breaker.admit(3001) is PASS
+    assert not breaker.adopt(Shared("open", as_of_ms=1, left_ms=3000), 3002), "from here on by the new time"
 
 
 def test_older_news_are_not_believed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fleet.counters import Counters
-from fleet.metrics import Histogram
 
 
 def test_what_was_taken_is_not_taken_again_and_stays_counted() -> None:
@@ -61,12 +60,3 @@ async def test_a_copy_of_all_has_each_key_once_however_many_there_are() -> None:
     copied = await counters.all()
     assert len(copied) == 1000
     assert copied["pool", "0"] == {"SUCCESS": 2}
-
-
-def test_a_histogram_is_counted_by_bucket_and_survives_its_way_through_the_totals() -> None:
-    counters, expected = Counters(), Histogram()
-    for seconds in (0.002, 0.002, 5, 1000):
-        counters.observe("wait", "P", seconds)
-        expected.observe(seconds)
-    found = Histogram.of(counters.of(("wait", "P")))
-    assert (found.counts, found.sum_us) == (expected.counts, expected.sum_us)
