@@ -353,6 +353,8 @@ class PoolLink:
             except (StateUnavailable, StateFull) as error:
                 self._on_state(error)
                 self._in_doubt = True
+                # It is known at once that nothing is settled: no need to wait until it takes long.
+                self._asked_at_ms = min(self._asked_at_ms, self._clock.boot_ms() - 2 * STALL_MS)
                 if self.stopping and not settlements:
                     # Nothing to settle: what the outbox holds the leader copies.
                     return Exchanged("ok", None, set(), set(), [], [], self.policy), 0.0
