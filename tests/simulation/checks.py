@@ -11,6 +11,7 @@ import msgspec
 
 from fleet.state import keys
 from fleet.state.keys import FleetKeys, OwnQueueKeys, PoolKeys, QueueKeys
+from fleet.state.pool import AWAY_GRACE_MS
 from tests.simulation.endpoint import Endpoints, Transfer
 from tests.simulation.loop import Loop, Process
 from tests.simulation.redis import RedisHost
@@ -49,6 +50,8 @@ class Excuses:
         """When Redis last lost something, or its clock was stepped."""
         self.ended_s = -1e9
         """When leases last ended unknown to their holders: Redis lost them, or its clock was stepped forward."""
+        self.late_ms = 0.0
+        """By how much steps of clocks let what was sent back to a source come too late, as Redis sees it."""
         self.ever_forgot = False
         self.stepped_back = False
         """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
@@ -228,6 +231,7 @@ class Checks:
             kind in ("jetstream", "activemq")
             and policies <= {"hold", "park"}
             and not self._excuses.ever_forgot
+            and self._excuses.late_ms <= AWAY_GRACE_MS  # it is waited for no longer
             and group.pool not in self._excuses.moved
         )
 

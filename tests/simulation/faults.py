@@ -268,6 +268,7 @@ def _redis_clock(world: World, chance: random.Random) -> str:
     world.excuses.forgot_s = world.loop.now_s
     if step_ms > 0:
         world.excuses.ended_s = world.loop.now_s
+        world.excuses.late_ms += step_ms
     return f"steps by {step_ms / 1000} s"
 
 
@@ -276,6 +277,7 @@ def _queue_clock(world: World, chance: random.Random) -> str:
     name, step_ms = chance.choice(world.scenario.queues).name, chance.choice(_STEPS_MS[1:-1])
     if name in world.brokers:
         world.brokers[name].clock_offset_ms += step_ms
+        world.excuses.late_ms += max(0.0, -step_ms)
     elif name.startswith("sqlite"):
         # Its clock is that of its machine: of the processes that are on it.
         for process in world.fleet.names():
