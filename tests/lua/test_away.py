@@ -68,6 +68,19 @@ async def test_a_message_of_another_group_or_of_high_priority_waits_for_nobody(s
     assert (await pool.submit("q", OWNER_EPOCH, of_group(9, high=True))).behind == {}
 
 
+async def test_what_does_not_fit_again_is_waited_for_again(stage: Stage) -> None:
+    pool = await stage.pool(capacity=3, on_failure="hold")
+    await submit(pool, of_group(0, 1))
+    assert (await come(pool, 2, 3)).accepted == 0
+    stage.advance(FULL_MS)
+    assert (await come(pool, 2, 3)).accepted == 0
+    await drain(pool)
+    stage.advance(FULL_MS + AWAY_GRACE_MS)
+    assert (await come(pool, 4)).behind == {0: 1_000}
+    stage.advance(1)
+    assert (await come(pool, 4)).behind == {}, "its source lost them"
+
+
 async def test_what_does_not_fit_comes_again_before_what_is_newer(stage: Stage) -> None:
     pool = await stage.pool(capacity=3, on_failure="hold")
     await submit(pool, of_group(0, 1))

@@ -62,7 +62,7 @@ local function note_away(name, key, due_ms)
     mark.there[key] = true
     mark.keys[#mark.keys + 1] = key
   end
-  mark.due = math.max(mark.due, due_ms)
+  if due_ms > mark.due then mark.due, mark.changed = due_ms, true end
 end
 
 local function note_refused(from, on_failure, due_ms)
