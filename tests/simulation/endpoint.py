@@ -103,7 +103,7 @@ class Endpoints:
 
     def _act(self, transfer: Transfer, mood: Mood) -> None:
         endpoint = transfer.endpoint
-        key = transfer.group
+        key = transfer.lane  # epochs of two pools are not of one series
         if endpoint.fences and transfer.group:
             seen = endpoint.seen.get(key, 0)
             if transfer.epoch < seen or mood == "fences":
