@@ -103,14 +103,15 @@ class Waking:
     # Signals --------------------------------------------------------------------------------------
 
     def on_pool(self, code: str, message: str | None) -> None:
-        """A pool that we are a home of has work (''), or will in so many ms; or we may have missed that (None)."""
+        """A pool that we are a home of has so many lanes ready (`+2`), or something is due there in so many ms; or we
+        may have missed that (None)."""
         link = self._links.get(code)
         if link is None:
             return
-        if message:
+        if message is not None and not message.startswith("+"):
             if link.place == 0:
                 link.look_in(int(message))
-        else:
+        elif link.place == 0 or (message is not None and int(message) > link.place):
             self._wake_or_pass_on(link, HOMES)
 
     def on_others(self, message: str) -> None:
@@ -148,7 +149,7 @@ class Waking:
             await self._ask.wait()
             self._ask.clear()
             for count, link in enumerate(list(self._links.values()), start=1):
-                if link.place < HOMES:
+                if link.place == 0:
                     self._wake(link)
                 if count % _POOLS_A_TURN == 0:
                     await asyncio.sleep(0)

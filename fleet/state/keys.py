@@ -12,7 +12,8 @@ from dataclasses import dataclass
 WAKE_CHANNEL = "fleet:wake"
 """Carries the code of a pool with more work than its homes take, and which places in its order of workers are asked."""
 POOL_WAKE_CHANNEL = "fleet:wake:"
-"""Prefix of the channel of one pool, which its homes hear: nothing for work, or after how many ms something is due."""
+"""Prefix of the channel of one pool, which its homes hear: `+` and how many lanes are ready, or after how many ms
+something is due there."""
 ROOM_CHANNEL = "fleet:room"
 """Carries the code of a pool that has room again, when a consumer waits for it."""
 SETTLED_CHANNEL = "fleet:settled"

@@ -132,7 +132,7 @@ async def test_raising_a_limit_wakes_workers_and_who_waits_for_room(stage: Stage
     await pool.room(60)
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken, hearing(stage, ROOM_CHANNEL) as told:
         await by_hand(stage).adjust(concurrency=5)
-        assert await woken.since(pool.keys.settings) == [""]
+        assert await woken.since(pool.keys.settings) == ["+1"]
         assert await told.since(pool.keys.settings) == ["P"]
 
 
@@ -166,7 +166,7 @@ async def test_a_released_group_is_claimed_at_once_before_all_others(stage: Stag
     await submit(pool, in_groups(1, "other"))
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         assert await by_hand(stage).release("g") == "released"
-        assert await woken.since(pool.keys.settings) == [""]
+        assert await woken.since(pool.keys.settings) == ["+1"]
     assert (await claim_one(pool)).group == "g"
 
 
@@ -241,7 +241,7 @@ async def test_a_skipped_message_is_acked_and_kept_and_its_group_goes_on(stage: 
     letter = skipped(head, "P")
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         done = await by_hand(stage).skip(head, letter)
-        assert await woken.since(pool.keys.settings) == [""]
+        assert await woken.since(pool.keys.settings) == ["+1"]
     assert done.tag == "skipped"
     assert await pool.outboxes() == {done.operator}
     assert await outboxed(pool, done.operator) == [f"{head.key}{SEP}{head.token}{SEP}p{letter}"]

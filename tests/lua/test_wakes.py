@@ -21,15 +21,15 @@ from tests.lua.stage import (
     submit,
 )
 
-WORK = ""
-"""What the homes of a pool hear when there is some."""
+WORK = "+1"
+"""What the homes of a pool hear when one lane is ready."""
 
 
 async def test_a_submit_wakes_when_a_group_becomes_ready(stage: Stage) -> None:
     pool = await stage.pool("POOL}-{HIGH")
     async with hearing(stage, POOL_WAKE_CHANNEL + "POOL}-{HIGH") as heard:
         await submit(pool, in_groups(3))
-        assert await heard.since(pool.keys.settings) == [WORK]
+        assert await heard.since(pool.keys.settings) == ["+3"]
 
 
 async def test_a_submit_to_a_group_in_line_or_leased_wakes_nobody(stage: Stage) -> None:
@@ -176,7 +176,7 @@ async def test_a_raised_limit_and_a_lifted_rate_wake_those_who_wait(stage: Stage
         await pool.configure("2", pool_settings(concurrency=1))
         assert await heard.since(pool.keys.settings) == []
         await pool.configure("3", pool_settings(concurrency=2))
-        assert await heard.since(pool.keys.settings) == [WORK]
+        assert await heard.since(pool.keys.settings) == ["+2"]
 
 
 async def test_configuring_a_pool_without_work_wakes_nobody(stage: Stage) -> None:

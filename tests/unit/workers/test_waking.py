@@ -145,21 +145,25 @@ async def test_while_redis_is_away_who_is_unknown_has_no_pools() -> None:
 async def test_work_wakes_and_what_is_due_is_looked_at_by_the_first_alone() -> None:
     async with Scene("A") as scene:
         link = scene.links["A"]
-        scene.waking.on_pool("A", "")
+        scene.waking.on_pool("A", "+1")
         scene.waking.on_pool("A", None)
         assert link.wakes == 3, "what was missed may have been work"
         scene.waking.on_pool("A", "250")
         assert link.looks == [250]
         link.place = 1
         scene.waking.on_pool("A", "100")
+        scene.waking.on_pool("A", "+1")
+        scene.waking.on_pool("A", None)
         assert (link.looks, link.wakes) == ([250], 3)
+        scene.waking.on_pool("A", "+2")
+        assert link.wakes == 4, "there is a lane for each of the two"
 
 
 @pytest.mark.parametrize("why", ["no room", "stopping"])
 async def test_who_can_take_nothing_passes_on(why: str) -> None:
     async with Scene("A") as scene:
         scene.has_room, scene.stopping = why != "no room", why == "stopping"
-        scene.waking.on_pool("A", "")
+        scene.waking.on_pool("A", "+1")
         async with asyncio.timeout(5):
             await scene.registry.heard.wait()
         assert scene.registry.passed_on == [("A", 2, 4)]

@@ -14,8 +14,9 @@ local function wake_others(settings, from, lanes)
   redis.call('PUBLISH', 'fleet:wake', table.concat({ code_of(settings), text(from), text(to) }, SEP))
 end
 
+-- The first home alone comes for a lane that is ready by itself: who comes for nothing has asked for nothing.
 local function wake(settings, lanes)
-  redis.call('PUBLISH', 'fleet:wake:' .. code_of(settings), '')
+  redis.call('PUBLISH', 'fleet:wake:' .. code_of(settings), '+' .. text(lanes))
   if lanes > 2 * LANES_EACH then wake_others(settings, 2, lanes - 2 * LANES_EACH) end
 end
 
