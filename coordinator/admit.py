@@ -128,6 +128,7 @@ class Admission:
                 holds_groups and r.received.group is not None,
                 r.message.high_priority,
                 _POLICY[r.message.dispatch_mode],
+                self._source.shows_in_order,
             )
             for r, t in share
         ]

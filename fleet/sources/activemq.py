@@ -40,6 +40,7 @@ class ActiveMqSource:
     """One queue, read by one coordinator at a time."""
 
     holds_groups = False
+    shows_in_order = True
     is_looked_into = False
     gives_few_groups = False
 

@@ -68,6 +68,8 @@ class Source(Protocol):
     name: str
     holds_groups: bool
     """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
+    shows_in_order: bool
+    """Whether it shows a group's messages for the first time in the order in which they were sent."""
     visibility_ms: int
     is_looked_into: bool
     """Whether it tells of a message to who only looks. Of others we remember ourselves until when they hide one."""

@@ -40,6 +40,7 @@ class NatsSource:
     """One consumer of one stream."""
 
     holds_groups = False
+    shows_in_order = True
     is_looked_into = False
     gives_few_groups = False
 

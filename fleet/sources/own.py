@@ -72,6 +72,7 @@ class _Connection:
 
 class OwnSource:
     holds_groups = True
+    shows_in_order = True
     is_looked_into = True
     gives_few_groups = False
     crash_wait_ms = 0

@@ -34,6 +34,7 @@ class SqliteSource:
     """One embedded queue, read by one coordinator at a time."""
 
     holds_groups = True
+    shows_in_order = True
     is_looked_into = True
     gives_few_groups = False
     crash_wait_ms = 0

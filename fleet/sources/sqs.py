@@ -53,7 +53,7 @@ class SqsSource:
         if visibility_ms > MAX_VISIBILITY_S * 1000:
             raise InvalidConfig(f"visibility timeout of SQS queue {name} is over {MAX_VISIBILITY_S} s")
         self.name = name
-        self.holds_groups = self.gives_few_groups = address.is_fifo
+        self.holds_groups = self.shows_in_order = self.gives_few_groups = address.is_fifo
         self._visibility_s = _seconds(visibility_ms)
         self.visibility_ms = self._visibility_s * 1000
         self._connections = connections
@@ -78,7 +78,7 @@ class SqsSource:
             self._threads.stop()
             self._threads = None
             raise
-        self.holds_groups = self.gives_few_groups = facts.is_fifo
+        self.holds_groups = self.shows_in_order = self.gives_few_groups = facts.is_fifo
         if self._polls is None:
             self._polls = LongPolls(
                 name=self.name,

@@ -32,6 +32,8 @@ class Entry:
     high_priority: bool = False
     policy: str = ""
     """What the message itself asks for after a failure, '' for what its pool does."""
+    source_has_order: bool = True
+    """Whether its source shows a group's messages in their order, the first time at least."""
     tries: int = 0
     """How often it failed in place before this claim."""
 
@@ -46,7 +48,7 @@ class Entry:
                 self.token,
                 self.batch,
                 str(self.submitted_ms),
-                "1" if self.source_holds_groups else "0",
+                "1" if self.source_holds_groups else "0" if self.source_has_order else "-",
                 self.message_id,
                 self.target,
                 self.auth_token,
@@ -80,6 +82,7 @@ def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
         holds == "1",
         tier == "h",
         policy,
+        holds != "-",
     )
 
 

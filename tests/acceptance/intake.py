@@ -28,6 +28,7 @@ class SourceWithoutGroups:
 
     name = "q"
     holds_groups = False
+    shows_in_order = True
     is_looked_into = False
     gives_few_groups = False
     crash_wait_ms = 0

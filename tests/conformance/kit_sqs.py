@@ -67,6 +67,7 @@ class SqsStandardKit(SqsFifoKit):
     cannot: ClassVar[Mapping[str, str]] = {
         "messages_come_as_they_were_sent": _TEXT_ONLY,
         "a_held_group_holds_no_other": "a standard queue of SQS holds no group: the rest of this one comes too",
+        "the_tail_of_a_group_that_waits_in_place_is_not_overtaken": "a standard queue of SQS shows nothing in order",
         "a_repeated_dedup_id_is_accepted_and_comes_once": "a standard queue of SQS knows no dedup ids",
         "a_handle_of_an_earlier_delivery_changes_nothing": (
             "a standard queue of SQS answers yes to an older handle (moto acts on it too); what this source itself "

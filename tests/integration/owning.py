@@ -46,6 +46,7 @@ class HeldSource:
 
     name = "q"
     holds_groups = True
+    shows_in_order = True
     is_looked_into = False
     gives_few_groups = False
     crash_wait_ms = 0

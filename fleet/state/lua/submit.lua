@@ -39,8 +39,11 @@ local function mark_of(name)
   if mark == nil then
     mark = { at = 1, keys = {}, due = now }
     local due = any_away and redis.call('ZSCORE', away, name)
-    if due and now <= tonumber(due) + grace_ms then
+    local late = due and now > tonumber(due) + grace_ms
+    local since = late and redis.call('ZSCORE', away, second_chance(name))
+    if due and not (since and now > tonumber(since) + grace_ms) then
       mark.due, mark.keys = tonumber(due), redis.call('LRANGE', away_lane .. name, 0, -1)
+      mark.late = late and not since
     elseif due then
       mark.void = true -- its source lost or dropped it: the group goes on
     end
@@ -80,6 +83,8 @@ local function write_marks()
     local mark = marks[name]
     if mark.void then redis.call('DEL', away_lane .. name) end
     if mark.at > 1 and mark.before > 0 then redis.call('LTRIM', away_lane .. name, mark.at - 1, -1) end
+    if mark.void or mark.at > 1 then redis.call('ZREM', away, second_chance(name)) end
+    if mark.late and mark.at == 1 then redis.call('ZADD', away, text(now), second_chance(name)) end
     if mark.at > #mark.keys then
       if mark.void or mark.before > 0 then redis.call('ZREM', away, name) end
     elseif #mark.keys > mark.before or mark.changed then

@@ -149,6 +149,7 @@ class ModelSource:
     """The adapter side: what `fleet/sources/base.py` asks for, over the simulated network."""
 
     holds_groups = False
+    shows_in_order = True
     is_looked_into = False
     gives_few_groups = False
     crash_wait_ms = 0

@@ -55,6 +55,8 @@ class FifoSource(ModelSource):
 
 
 class StandardSource(ModelSource):
+    shows_in_order = False
+
     def received(self, one: Given):  # type: ignore[no-untyped-def]
         received = super().received(one)
         self._newest = getattr(self, "_newest", {})

@@ -11,6 +11,12 @@ local function keeps_order(lane, value, on_failure)
   return policy == 'hold' or policy == 'park'
 end
 
+-- Beside the name of a lane in `away`: since when what is late of it is given a second time to come. A clock that
+-- stepped forward would make everything late at once.
+local function second_chance(name)
+  return 'x' .. name
+end
+
 -- `push`: LPUSH for what stood before all that is away already (then the last comes first), RPUSH for what comes after.
 local function send_away(away, away_lane, name, push, keys, due_ms)
   call_many(push, away_lane .. name, keys)
