@@ -16,6 +16,8 @@ MOST_ORIGINS = 10_000
 IDLE_MS = 3_600_000
 """A breaker that nobody has asked about for an hour is forgotten, which closes it."""
 PERMIT_MS = 10_000
+LONGEST_OPEN_MS = 60_000
+"""One that is open for longer is so by a clock that stepped back since, as `breaker.lua` judges it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +102,25 @@ class SharedBreakers:
         now_ms = int(self.now_ms) if self.now_ms else await Registry(self.client).clock_ms()
         with translated():
             records = await self.client.hgetall(FleetKeys.breakers)
-        return now_ms, [_view(origin, record, now_ms) for origin, record in sorted(records.items())]
+        return now_ms, [self._view(origin, record, now_ms) for origin, record in sorted(records.items())]
+
+    def _view(self, origin: str, record: str, now_ms: int) -> BreakerView:
+        until, successes, prober, _, deadline, since, openings = record.split(SEP)
+        left_ms = int(until) - now_ms
+        if left_ms > max(self._rules.open_ms, LONGEST_OPEN_MS):
+            left_ms = self._rules.open_ms
+        return BreakerView(
+            origin=origin,
+            state="open" if left_ms > 0 else "half-open",
+            retry_after_ms=max(left_ms, 0),
+            successes=int(successes),
+            openings=int(openings),
+            since_ms=int(since),
+            prober=prober if int(deadline) > now_ms else "",
+        )
 
 
 def heard(message: str) -> tuple[str, Shared]:
     """A message of `fleet:breaker`: whose breaker ('' for all) and what became of it."""
     origin, tag, as_of, left, successes = message.split(SEP)
     return origin, Shared(tag, int(as_of), int(left), int(successes))
-
-
-def _view(origin: str, record: str, now_ms: int) -> BreakerView:
-    until, successes, prober, _, deadline, since, openings = record.split(SEP)
-    left_ms = int(until) - now_ms
-    return BreakerView(
-        origin=origin,
-        state="open" if left_ms > 0 else "half-open",
-        retry_after_ms=max(left_ms, 0),
-        successes=int(successes),
-        openings=int(openings),
-        since_ms=int(since),
-        prober=prober if int(deadline) > now_ms else "",
-    )

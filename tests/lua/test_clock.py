@@ -153,6 +153,12 @@ async def test_an_open_breaker_is_probed_after_its_time(stage: Stage) -> None:
     assert asked.tag == "granted"
 
 
+async def test_who_reads_all_breakers_is_told_of_none_that_is_open_for_longer_than_it_can_be(stage: Stage) -> None:
+    await SharedBreakers(stage.client, now_ms=str(NOON_MS)).open("http://a", "w", for_ms=5_000)
+    _, (view,) = await SharedBreakers(stage.client, now_ms=str(NOON_MS - HOUR_MS)).all()
+    assert (view.state, view.retry_after_ms) == ("open", 5_000)
+
+
 async def test_a_clock_that_is_slewed_by_less_than_a_second_changes_nothing(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, in_group(1))
