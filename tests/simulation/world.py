@@ -82,6 +82,8 @@ class World:
         self.producer = Process("producer", 1)
         self._operators = 0
         self._sent = 0
+        self._all_well = False
+        """From then on nobody falls sick again."""
         self._told: set[str] = set()
         self._reconfigured()
 
@@ -154,7 +156,7 @@ class World:
 
     def recovers(self, endpoint: Endpoint) -> None:
         plan = next(plan for plan in self.scenario.endpoints if plan.origin == endpoint.origin)
-        endpoint.mood = plan.stays_sick or "well"  # type: ignore[assignment]
+        endpoint.mood = (not self._all_well and plan.stays_sick) or "well"  # type: ignore[assignment]
 
     def reconfigured(self) -> None:
         self._reconfigured()
@@ -255,6 +257,7 @@ class World:
                 text = f"none of them in {NO_PROGRESS_S:.0f} s although their endpoints are well: {behind}"
                 self.checks.broken("starved", text)
                 return
+            self._all_well = True
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.mood = "well"
         if await self._is_over(self._is_drained, DRAINED_WITHIN_S):
