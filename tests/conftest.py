@@ -105,7 +105,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="run the long forms of the chaos tests too")
+    parser.addoption("--long", action="store_true", help="run the long forms too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
