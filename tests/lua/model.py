@@ -85,7 +85,8 @@ class ModelPool:
     def submit(self, entries: Sequence[Entry]) -> tuple[int, set[int], dict[int, int]]:
         """In shares: (how many from the front were taken, which are cascaded, which come too early and by how much)."""
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.pool_now_ms}
-        share, accepted, cascaded, behind = min(SHARE, self.most()), 0, set[int](), dict[int, int]()
+        resting = sum(self.in_place.values())
+        share, accepted, cascaded, behind = max(1, min(SHARE, self.most() - resting)), 0, set[int](), dict[int, int]()
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
             taken, marked, early = self._submit_share(part)

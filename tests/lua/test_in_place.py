@@ -220,3 +220,13 @@ async def test_a_group_that_is_let_go_by_hand_counts_no_more_among_those_that_wa
     await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
     assert await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).release("g") == "released"
     assert not await stage.client.exists(pool.keys.in_place)
+
+
+async def test_a_share_is_never_larger_than_what_rests_leaves_room_for(stage: Stage) -> None:
+    # Refused whole it would come again every half minute, and never fit.
+    pool = await stage.pool(capacity=12)
+    await submit(pool, in_group(3))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(3_600_000)))
+    answer = await pool.submit("q", OWNER_EPOCH, in_groups(10, "other"))
+    assert answer.accepted == 9

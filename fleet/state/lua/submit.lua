@@ -107,12 +107,13 @@ if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) e
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
 local most = tonumber(config[6] or 0) > now and math.max(capacity, tonumber(config[5])) or capacity
-share = math.max(1, math.min(share, most)) -- a share that could never fit would be refused for ever
 local held = redis.call('HLEN', entries)
 
 -- Lanes that rest, and what of this call would join them.
 local at_rest, rests, resting_now = {}, redis.call('EXISTS', in_place) == 1, 0
 if rests then resting_now = resting(in_place) end
+-- A share that cannot fit would be refused for ever, and what rests may rest for long.
+share = math.max(1, math.min(share, most - resting_now))
 local function resting_lane(group)
   local lane = at_rest[group]
   if lane == nil then
