@@ -153,6 +153,7 @@ class PoolLink:
         # Above those of any link that this process had to the pool before: the outbox keeps what a call settled.
         self._calls = clock.wall_ms() * 1000
         self._hungry = False
+        self._looking = False
         self._urgent = False
         self._began_ms = 0.0
         self._later: asyncio.TimerHandle | None = None
@@ -172,6 +173,11 @@ class PoolLink:
         """There may be work."""
         self._hungry = True
         self.poke(urgent=True)
+
+    def look(self) -> None:
+        """Something is due, or may be: ask, though no lease could be taken now. What is ready then others are told."""
+        self._looking = True
+        self.wake()
 
     def look_in(self, due_ms: int | None) -> None:
         """Somebody's call left something that falls due after so long, sooner than we would look."""
@@ -268,8 +274,8 @@ class PoolLink:
         self._urgent = False
         self._began_ms = self._clock.boot_ms()
         want = 0 if self.stopping else self._seats.take(MAX_CLAIM, self)
-        self._hungry = False
-        if not want and not self._owed and not self._trims:
+        self._hungry, looking, self._looking = False, self._looking, False
+        if not want and not self._owed and not self._trims and not looking:
             return
         owed, self._owed = self._owed, {}
         trims, self._trims = self._trims, []
@@ -373,7 +379,7 @@ class PoolLink:
             self._due.cancel()
             self._due = None
         if due_ms is not None:
-            self._due = asyncio.get_running_loop().call_later(due_ms / 1000, self.wake)
+            self._due = asyncio.get_running_loop().call_later(due_ms / 1000, self.look)
 
     async def _renew(self) -> None:
         try:

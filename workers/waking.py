@@ -22,10 +22,15 @@ idle pools cost some 170 calls a second, however many workers there are."""
 _POOLS_A_TURN = 100
 """Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 _RETRY_S = 1.0
+UNPLACED = -1
+"""Of a pool that was opened just now."""
+_ASKED_MOST = 8
+"""From this place on nobody passes on: where so many are full, all are, and who has room again looks by himself."""
+_PASS_EVERY_S = 0.1
 
 
 class Waking:
-    """For one worker. `has_room`: whether the worker could take a lease of a pool, or waits for room there anyway."""
+    """For one worker. `has_room`: whether it could take a lease."""
 
     def __init__(
         self,
@@ -34,7 +39,7 @@ class Waking:
         globs: Sequence[str],
         registry: Registry,
         links: Mapping[str, PoolLink],
-        has_room: Callable[[PoolLink], bool],
+        has_room: Callable[[], bool],
         is_stopping: Callable[[], bool],
     ) -> None:
         self._name = name
@@ -47,8 +52,11 @@ class Waking:
         self._peers: dict[str, Globs | None] = {name: None}
         """What each of the living serves: None where that is no worker. We know of ourselves without being told."""
         self._changed = asyncio.Event()
-        self._ask = asyncio.Event()
+        self._ask_homes = asyncio.Event()
         self._passing: set[asyncio.Task[None]] = set()
+        self._passed: dict[str, asyncio.TimerHandle] = {}
+        """Pools of which something was passed on just now, and whether there is more to."""
+        self._more: set[str] = set()
 
     def jobs(self, signals: Signals) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on for as long as the worker lives."""
@@ -86,13 +94,14 @@ class Waking:
             self._peers[name] = tuple(record.get("globs", ("*",))) if is_worker else None
 
     async def _take_places(self) -> set[str]:
-        """The pools that we are a home of. Who comes to look for one asks at once."""
+        """The pools that we are a home of. Who comes to look for one asks at once, and so does everybody once for each
+        pool that is new to him: whoever was there before may have no room for what is ready."""
         ours: set[str] = set()
         for count, (code, link) in enumerate(list(self._links.items()), start=1):
             was, link.place = link.place, self._homes.place(code)
             if link.place < HOMES:
                 ours.add(code)
-            if link.place == 0 and was != 0:
+            if was == UNPLACED or (link.place == 0 and was != 0):
                 self._wake(link)
             elif link.place != 0 and was == 0:
                 link.look_in(None)
@@ -111,43 +120,67 @@ class Waking:
         if message is not None and not message.startswith("+"):
             if link.place == 0:
                 link.look_in(int(message))
-        elif link.place == 0 or (message is not None and int(message) > link.place):
-            self._wake_or_pass_on(link, HOMES)
+        elif message is None or int(message) > link.place:
+            self._wake_or_pass_on(link, link.place)
 
     def on_others(self, message: str) -> None:
         """A pool has more work than its homes take: these places in its order are asked."""
         code, start, end = message.split(SEP)
         link = self._links.get(code)
-        if link is not None and int(start) <= self._homes.place(code, int(end)) < int(end):
-            self._wake_or_pass_on(link, int(end))
+        if link is None:
+            return
+        place = self._homes.place(code, int(end))
+        if int(start) <= place < int(end):
+            self._wake_or_pass_on(link, place)
 
-    def _wake_or_pass_on(self, link: PoolLink, beyond: int) -> None:
-        if self._is_stopping() or not self._has_room(link):
-            task = asyncio.get_running_loop().create_task(self._pass_on(link.pool.code, beyond))
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+    def _wake_or_pass_on(self, link: PoolLink, place: int) -> None:
+        if (self._is_stopping() or not self._has_room()) and place < _ASKED_MOST:
+            self._pass_on(link.pool.code, place)
         self._wake(link)
 
-    async def _pass_on(self, code: str, beyond: int) -> None:
+    def _pass_on(self, code: str, place: int) -> None:
+        """To the second home, then to twice as many each time: whoever is full passes on in turn. Where all are full
+        that would have no end, so it is done once in a while for a pool."""
+        if code in self._passed:
+            self._more.add(code)
+            return
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._ask(code, max(1, 2 * place)))
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+        self._passed[code] = loop.call_later(_PASS_EVERY_S, self._passed_on, code, place)
+
+    def _passed_on(self, code: str, place: int) -> None:
+        del self._passed[code]
+        if code in self._more:
+            self._more.discard(code)
+            if not self._has_room():
+                self._pass_on(code, place)
+
+    async def _ask(self, code: str, start: int) -> None:
         try:
-            await self._registry.wake(code, beyond, 2 * beyond)
+            await self._registry.wake(code, start, 2 * start)
         except StateError:
             return  # Redis is away: who comes back asks
 
     def _wake(self, link: PoolLink) -> None:
-        if not self._is_stopping():
+        if self._is_stopping():
+            return
+        if link.place == 0:
+            link.look()  # also without room for what is ready: somebody has to see what is due
+        else:
             link.wake()
 
     # Without signals ------------------------------------------------------------------------------
 
     def ask_all(self) -> None:
         """Redis was away, and what was published meanwhile is lost."""
-        self._ask.set()
+        self._ask_homes.set()
 
     async def _ask_all(self) -> None:
         while True:
-            await self._ask.wait()
-            self._ask.clear()
+            await self._ask_homes.wait()
+            self._ask_homes.clear()
             for count, link in enumerate(list(self._links.values()), start=1):
                 if link.place == 0:
                     self._wake(link)

@@ -33,11 +33,10 @@ from fleet.state.signals import Signals
 from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate
-from workers.homes import HOMES
 from workers.mediate import ATTEMPTS, Mediator
 from workers.settle import Reporter, name_of, settle
 from workers.under_way import slow_deliveries
-from workers.waking import Waking
+from workers.waking import UNPLACED, Waking
 
 log = logging.getLogger("fleet.worker")
 
@@ -104,7 +103,7 @@ class Worker:
             globs=self._globs,
             registry=registry,
             links=self._links,
-            has_room=lambda link: self._seats_free > 0 or link in self._standing,
+            has_room=lambda: self._seats_free > 0,
             is_stopping=lambda: self._stopping,
         )
         self.on_alive = self._waking.on_alive
@@ -262,7 +261,7 @@ class Worker:
             on_state=partial(self._on_state, code),
             on_crash=self._life.check,
         )
-        link.place = HOMES  # nobody's home yet: that is reckoned of all that were opened together
+        link.place = UNPLACED  # until that is reckoned, of all that were opened together
         return link
 
     def _on_changed(self, what: str) -> None:

@@ -342,8 +342,8 @@ if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_l
 if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed) then
   local lanes = redis.call('LLEN', ready)
   if lanes > 0 then
-    if place > 1 then wake(settings, lanes) end
-    wake_others(settings, math.max(2, 2 * place), lanes)
+    if place > 0 then wake(settings, lanes) end
+    wake_others(settings, math.max(1, 2 * place), lanes)
   end
 end
 

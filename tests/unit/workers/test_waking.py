@@ -9,7 +9,7 @@ import pytest
 
 from fleet.errors import StateUnavailable
 from workers.homes import HOMES
-from workers.waking import Waking
+from workers.waking import UNPLACED, Waking
 
 
 class Link:
@@ -17,12 +17,15 @@ class Link:
 
     def __init__(self, code: str) -> None:
         self.pool = type("Pool", (), {"code": code})
-        self.place = HOMES
+        self.place = UNPLACED
         self.wakes = 0
         self.looks: list[int | None] = []
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def look(self) -> None:
+        self.wake()
 
     def look_in(self, due_ms: int | None) -> None:
         self.looks.append(due_ms)
@@ -69,7 +72,7 @@ class Scene:
             globs=("*",),
             registry=cast(Any, self.registry),
             links=cast(Any, self.links),
-            has_room=lambda link: self.has_room,
+            has_room=lambda: self.has_room,
             is_stopping=lambda: self.stopping,
         )
 
@@ -153,10 +156,10 @@ async def test_work_wakes_and_what_is_due_is_looked_at_by_the_first_alone() -> N
         link.place = 1
         scene.waking.on_pool("A", "100")
         scene.waking.on_pool("A", "+1")
-        scene.waking.on_pool("A", None)
         assert (link.looks, link.wakes) == ([250], 3)
+        scene.waking.on_pool("A", None)
         scene.waking.on_pool("A", "+2")
-        assert link.wakes == 4, "there is a lane for each of the two"
+        assert link.wakes == 5, "there is a lane for each of the two"
 
 
 @pytest.mark.parametrize("why", ["no room", "stopping"])
@@ -166,8 +169,40 @@ async def test_who_can_take_nothing_passes_on(why: str) -> None:
         scene.waking.on_pool("A", "+1")
         async with asyncio.timeout(5):
             await scene.registry.heard.wait()
-        assert scene.registry.passed_on == [("A", 2, 4)]
+        assert scene.registry.passed_on == [("A", 1, 2)], "the second home is next"
         assert scene.links["A"].wakes == (2 if why == "no room" else 1), "it stands in line for room all the same"
+
+
+@pytest.mark.parametrize(("place", "asked"), [(0, (1, 2)), (1, (2, 4)), (2, (4, 8)), (3, (6, 12))])
+async def test_each_that_is_full_asks_those_behind_it_so_that_everybody_is_reached(
+    place: int, asked: tuple[int, int]
+) -> None:
+    async with Scene("A") as scene:
+        scene.has_room = False
+        scene.waking._wake_or_pass_on(cast(Any, scene.links["A"]), place)
+        async with asyncio.timeout(5):
+            await scene.registry.heard.wait()
+        assert scene.registry.passed_on == [("A", *asked)]
+
+
+async def test_a_full_worker_passes_on_now_and_then_and_forgets_nothing() -> None:
+    async with Scene("A") as scene:
+        scene.has_room = False
+        for _ in range(5):
+            scene.waking.on_pool("A", "+1")
+        async with asyncio.timeout(5):
+            # Nothing tells when.
+            while len(scene.registry.passed_on) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert scene.registry.passed_on == [("A", 1, 2)] * 2
+
+
+async def test_where_many_are_full_nobody_passes_on() -> None:
+    async with Scene("A") as scene:
+        scene.has_room = False
+        scene.waking._wake_or_pass_on(cast(Any, scene.links["A"]), 8)
+        await asyncio.sleep(0)
+        assert scene.registry.passed_on == []
 
 
 async def test_only_the_places_that_are_asked_look() -> None:

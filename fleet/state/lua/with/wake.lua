@@ -8,9 +8,10 @@ local function code_of(settings)
   return string.match(settings, '^{p:(.*)}:settings$')
 end
 
--- The workers from this place on in the pool's order, as many as so many lanes are work for.
+-- The workers from this place on in the pool's order: at least twice as many as were asked before, and as many as so
+-- many lanes are work for.
 local function wake_others(settings, from, lanes)
-  local to = from + math.max(2, math.ceil(lanes / LANES_EACH))
+  local to = math.max(2 * from, from + math.ceil(lanes / LANES_EACH))
   redis.call('PUBLISH', 'fleet:wake', table.concat({ code_of(settings), text(from), text(to) }, SEP))
 end
 
