@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from fleet.clock import Clock
+from fleet.errors import StateError
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
@@ -35,23 +36,31 @@ class Outboxes:
         now_ms = self._clock.boot_ms()
         ripe = now_ms - self._noted_ms >= FORGOTTEN_MS
         standing: dict[tuple[str, str], frozenset[int]] = {}
+        trouble: StateError | None = None
         for code in await self._registry.pools():
-            pool = Pool(self._client, code)
-            workers = await pool.outboxes()
-            if not workers:
-                continue
-            # Asked after: a worker says that it lives before it settles anything.
-            alive = await self._registry.alive()
-            for worker in workers:
-                calls = await pool.outbox(worker)
-                if worker in alive:
-                    known = self._standing.get((code, worker), frozenset())
-                    standing[code, worker] = frozenset(calls)
-                    calls = {call: items for call, items in calls.items() if ripe and call in known}
-                if calls:
-                    await self._bring(pool, worker, calls)
+            try:
+                await self._look_into(Pool(self._client, code), standing, ripe=ripe)
+            except StateError as error:
+                trouble = error  # of a node that is away; the pools of others go on
         if ripe:
             self._standing, self._noted_ms = standing, now_ms
+        if trouble is not None:
+            raise trouble
+
+    async def _look_into(self, pool: Pool, standing: dict[tuple[str, str], frozenset[int]], *, ripe: bool) -> None:
+        workers = await pool.outboxes()
+        if not workers:
+            return
+        # Asked after: a worker says that it lives before it settles anything.
+        alive = await self._registry.alive()
+        for worker in workers:
+            calls = await pool.outbox(worker)
+            if worker in alive:
+                known = self._standing.get((pool.code, worker), frozenset())
+                standing[pool.code, worker] = frozenset(calls)
+                calls = {call: items for call, items in calls.items() if ripe and call in known}
+            if calls:
+                await self._bring(pool, worker, calls)
 
     async def _bring(self, pool: Pool, worker: str, calls: Mapping[int, list[str]]) -> None:
         items = [item for call in calls.values() for item in call]

@@ -154,6 +154,8 @@ class PoolLink:
         self._calls = clock.wall_ms() * 1000
         self._hungry = False
         self._looking = False
+        self._told_s: float | None = None
+        """When something falls due, as we were told since our last call went out."""
         self._urgent = False
         self._began_ms = 0.0
         self._later: asyncio.TimerHandle | None = None
@@ -179,8 +181,16 @@ class PoolLink:
         self._looking = True
         self.wake()
 
+    def _soonest(self, due_ms: int | None) -> int | None:
+        """When to look, as the answer says or as we were told while it was under way: it may not have known of that."""
+        if self._told_s is None:
+            return due_ms
+        told_ms = max(1, round((self._told_s - asyncio.get_running_loop().time()) * 1000))
+        return told_ms if due_ms is None else min(told_ms, due_ms)
+
     def look_in(self, due_ms: int | None) -> None:
         """Somebody's call left something that falls due after so long, sooner than we would look."""
+        self._told_s = None if due_ms is None else asyncio.get_running_loop().time() + due_ms / 1000
         if due_ms is not None and self._due is not None:
             left_ms = (self._due.when() - asyncio.get_running_loop().time()) * 1000
             if left_ms <= due_ms:
@@ -263,7 +273,9 @@ class PoolLink:
 
     async def _exchange_while_due(self) -> None:
         try:
-            while (self._owed or self._trims or (self._hungry and not self.stopping)) and self._wait_ms() <= 0:
+            while (
+                self._owed or self._trims or self._looking or (self._hungry and not self.stopping)
+            ) and self._wait_ms() <= 0:
                 await self._exchange()
         finally:
             self._task = None
@@ -282,6 +294,7 @@ class PoolLink:
         leases, settlements = list(owed), list(owed.values())
         self._calls += 1
         call = self._calls
+        self._told_s = None
         try:
             answer, asked_at_ms = await self._call(call, settlements, trims, want)
         except BaseException:
@@ -290,7 +303,8 @@ class PoolLink:
         self._seats.give(want - len(answer.claims))
         stalled, self._stalled = self._stalled, []
         if answer.tag == "ok" and want and len(answer.claims) == want:
-            self._hungry = self._urgent = True
+            # There may be more: for us, or, if that was our last seat, for others who are told by the next call.
+            self._hungry = self._looking = self._urgent = True
         self.paused = answer.tag == "paused"
         self.policy = answer.policy
         if answer.rate_waits:
@@ -310,7 +324,8 @@ class PoolLink:
                 items += settlement.items
         if items:
             self._reporter.report(self, call, items)
-        self._set_due(answer.due_ms)
+        if answer.tag == "ok":
+            self._set_due(self._soonest(answer.due_ms))
         if answer.claims:
             failpoint.hit("claimed")
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)

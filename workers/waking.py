@@ -55,8 +55,9 @@ class Waking:
         self._ask_homes = asyncio.Event()
         self._passing: set[asyncio.Task[None]] = set()
         self._passed: dict[str, asyncio.TimerHandle] = {}
-        """Pools of which something was passed on just now, and whether there is more to."""
+        """Pools of which something was passed on just now."""
         self._more: set[str] = set()
+        """Those of them of which there is more to pass on."""
 
     def jobs(self, signals: Signals) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on for as long as the worker lives."""
@@ -90,8 +91,13 @@ class Waking:
         self._peers = {name: globs for name, globs in self._peers.items() if name in self._alive}
         new = sorted(self._alive - self._peers.keys() - {self._name})
         for name, record in (await self._registry.records(new)).items():
-            is_worker = record.get("role") == "worker"
-            self._peers[name] = tuple(record.get("globs", ("*",))) if is_worker else None
+            if record.get("role") != "worker":
+                self._peers[name] = None
+            elif "globs" in record:
+                self._peers[name] = tuple(record["globs"])
+        if self._alive - self._peers.keys() - {self._name}:
+            # One that has not opened its pools hears nothing of them yet.
+            asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
 
     async def _take_places(self) -> set[str]:
         """The pools that we are a home of. Who comes to look for one asks at once, and so does everybody once for each
@@ -120,7 +126,7 @@ class Waking:
         if message is not None and not message.startswith("+"):
             if link.place == 0:
                 link.look_in(int(message))
-        elif message is None or int(message) > link.place:
+        elif message is None or link.place == 0 or int(message) > link.place:
             self._wake_or_pass_on(link, link.place)
 
     def on_others(self, message: str) -> None:
@@ -134,18 +140,19 @@ class Waking:
             self._wake_or_pass_on(link, place)
 
     def _wake_or_pass_on(self, link: PoolLink, place: int) -> None:
-        if (self._is_stopping() or not self._has_room()) and place < _ASKED_MOST:
+        # The first home looks in any case, and what it leaves its call tells others.
+        if 0 < place < _ASKED_MOST and (self._is_stopping() or not self._has_room()):
             self._pass_on(link.pool.code, place)
         self._wake(link)
 
     def _pass_on(self, code: str, place: int) -> None:
-        """To the second home, then to twice as many each time: whoever is full passes on in turn. Where all are full
-        that would have no end, so it is done once in a while for a pool."""
+        """To twice as many each time: whoever is full passes on in turn. Where all are full that would have no end, so
+        it is done once in a while for a pool."""
         if code in self._passed:
             self._more.add(code)
             return
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._ask(code, max(1, 2 * place)))
+        task = loop.create_task(self._ask(code, 2 * place))
         self._passing.add(task)
         task.add_done_callback(self._passing.discard)
         self._passed[code] = loop.call_later(_PASS_EVERY_S, self._passed_on, code, place)
@@ -154,7 +161,7 @@ class Waking:
         del self._passed[code]
         if code in self._more:
             self._more.discard(code)
-            if not self._has_room():
+            if self._is_stopping() or not self._has_room():
                 self._pass_on(code, place)
 
     async def _ask(self, code: str, start: int) -> None:
@@ -164,11 +171,9 @@ class Waking:
             return  # Redis is away: who comes back asks
 
     def _wake(self, link: PoolLink) -> None:
-        if self._is_stopping():
-            return
         if link.place == 0:
-            link.look()  # also without room for what is ready: somebody has to see what is due
-        else:
+            link.look()  # also without room, and to the very end: somebody has to see what is due
+        elif not self._is_stopping():
             link.wake()
 
     # Without signals ------------------------------------------------------------------------------

@@ -125,6 +125,8 @@ class Worker:
         self._away: set[str] = set()
         """Pools, and '' for the fleet's own keys, whose last call failed: a Cluster may be away in part."""
         self._stopping = False
+        self._is_open = False
+        """Whether our pools are open: until then nobody is to count on us for what is due in them."""
         self.outcomes: Counter[str] = Counter()
         """Over all pools; `counters` has them by pool."""
         self.counters = Counters()
@@ -200,7 +202,7 @@ class Worker:
             "deliveries": slow,
             "httpTimeoutMs": self._timeout_ms,
             "pools": sorted(self._links) if len(self._links) <= 20 else [*self._globs],
-            "globs": self._globs,
+            **({"globs": self._globs} if self._is_open else {}),
             "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
             "redisAvailable": not self._away,
             "outcomes": dict(self.outcomes),
@@ -224,6 +226,7 @@ class Worker:
                 # Before any of them is opened: nothing leaves unsigned that should be signed.
                 await self._signatures.follow(self._ours)
                 await self._open_and_close()
+                self._is_open = True
                 self._waking.pools_changed()
                 self._on_state("", None)
             except StateError as error:

@@ -64,14 +64,17 @@ class Signals:
         new, over = names - self._followed, self._followed - names
         self._followed = set(names)
         if self._pubsub is None:
-            return  # they are subscribed to with the rest
+            return  # they are subscribed to with the rest, or right after
         try:
             with translated():
-                await self._subscribe(self._pubsub, sorted(self._prefix + name for name in new))
-                if over:
-                    await self._pubsub.unsubscribe(*(self._prefix + name for name in over))
+                await self._change(self._pubsub, new, over)
         except StateError:
             return  # the line is lost, and with the next one all is subscribed to anew
+
+    async def _change(self, pubsub: PubSub, new: set[str], over: set[str]) -> None:
+        await self._subscribe(pubsub, sorted(self._prefix + name for name in new))
+        if over:
+            await pubsub.unsubscribe(*sorted(self._prefix + name for name in over))
 
     async def _subscribe(self, pubsub: PubSub, channels: Sequence[str]) -> None:
         for first in range(0, len(channels), _AT_ONCE):
@@ -86,8 +89,11 @@ class Signals:
                 async with asyncio.timeout(None) as patience:
                     # A server that turned out to be the wrong one goes on answering pings.
                     with _ended_by_a_failover(connection, patience):
-                        await self._subscribe(pubsub, [*self._handlers, *map(self._prefix.__add__, self._followed)])
+                        sent = set(self._followed)
+                        await self._subscribe(pubsub, [*self._handlers, *map(self._prefix.__add__, sent)])
                         self._pubsub = pubsub
+                        # From here on `follow` speaks for itself; before that others may have been named.
+                        await self._change(pubsub, self._followed - sent, sent - self._followed)
                         await self._hear(pubsub)
         finally:
             self._pubsub = None

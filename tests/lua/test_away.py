@@ -207,3 +207,19 @@ async def test_a_removed_pool_leaves_nothing_of_what_was_away(stage: Stage) -> N
     await pool.trim_outbox("w", list(await pool.outbox("w")))
     assert await pool.remove("2") == "gone"
     assert await stage.keys() == {pool.keys.epochs}
+
+
+async def test_what_is_refused_with_its_share_is_noted_in_its_order(stage: Stage) -> None:
+    # A part of it would have been too early by itself, the rest would have been taken.
+    pool = await stage.pool(capacity=20, on_failure="hold")
+    await submit(pool, of_group(0, 1, 2, 3))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await submit(pool, [*of_group(*range(13), group="other")])
+    share = [*of_group(4, 5), *of_group(*range(7), group="more")]
+    assert (await pool.submit("q", OWNER_EPOCH, share)).accepted == 0
+    stage.advance(5_000)
+    await drain(pool)
+    assert (await come(pool, 5)).behind == {0: FULL_MS - 5_000}
+    assert (await come(pool, 4, 5)).behind == {}
+    assert await drain(pool) == ["g4", "g5"]

@@ -49,7 +49,7 @@ class _Heard:
         self.came: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def subscribe(self, *channels: str) -> None:
-        self.channels = channels
+        self.channels = (*self.channels, *channels)
         for channel in channels:
             self.came.put_nowait({"type": "subscribe", "channel": channel, "data": 1})
 

@@ -167,14 +167,15 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
 
     async def subscribe(self, *channels: str) -> None:
-        self.channels = channels
-        await self._network.call(self._process, self._host, "SUBSCRIBE", self._register)
+        await self._network.call(self._process, self._host, "SUBSCRIBE", lambda: self._register(channels))
 
-    def _register(self) -> None:
-        self._host.subscriptions.append(self)
-        if self._process is not None:
-            self._process.on_death.append(self._leave)
-        for channel in self.channels:
+    def _register(self, channels: tuple[str, ...]) -> None:
+        if self not in self._host.subscriptions:
+            self._host.subscriptions.append(self)
+            if self._process is not None:
+                self._process.on_death.append(self._leave)
+        self.channels = tuple(dict.fromkeys((*self.channels, *channels)))
+        for channel in channels:
             self.send({"type": "subscribe", "channel": channel, "data": 1})
 
     def send(self, message: dict[str, Any]) -> None:
@@ -224,8 +225,11 @@ class Subscription:
             self.send({"type": "pong", "channel": None, "data": message or ""})
         return True
 
-    async def unsubscribe(self, *_channels: str) -> None:
-        self._leave()
+    async def unsubscribe(self, *channels: str) -> None:
+        await self._network.call(self._process, self._host, "UNSUBSCRIBE", lambda: self._drop(channels))
+
+    def _drop(self, channels: tuple[str, ...]) -> None:
+        self.channels = tuple(channel for channel in self.channels if channel not in channels)
 
     async def aclose(self) -> None:
         self._leave()

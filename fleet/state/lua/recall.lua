@@ -10,6 +10,8 @@ local queue, most, at = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local prefix = queue .. SEP
 local MESSAGES = 2000 -- after so many no further group is looked at: others wait for this script
 local answer, gone = { 0, 0 }, {}
+-- Redis may be full, and this frees: a script that has written may go on.
+redis.call('HDEL', entries, '')
 
 -- Takes this queue's messages out of one list. Where later ones of the lane are away, these are now too, before them.
 local function take_out(list, name)

@@ -132,6 +132,7 @@ for first = 1, count, share do
   for i = first, last do keys[#keys + 1] = ARGV[6 + (i - 1) * FIELDS + 1] end
   local there = redis.call('HMGET', entries, unpack(keys))
   local share_fresh, share_cascaded, share_behind, seen, back, grown = {}, {}, {}, {}, {}, {}
+  local share_away = {} -- noted once the share is taken: refused, all of it is noted in its order
   for i = first, last do
     local key = keys[i - first + 1]
     if not there[i - first + 1] and not seen[key] then
@@ -150,7 +151,7 @@ for first = 1, count, share do
         local due_ms = full and tonumber(lane.until_ms or now) or mark.due
         share_behind[#share_behind + 1] = { i, math.max(LEAST_MS, due_ms - now), due_ms, tier .. group, key }
         if next_away or keeps_order(group, ARGV[base + 5], config[7]) then
-          note_away(tier .. group, key, full and due_ms or 0)
+          share_away[#share_away + 1] = { tier .. group, key, full and due_ms or 0 }
         end
       else
         if next_away then back[mark] = (back[mark] or 0) + 1 end
@@ -174,6 +175,7 @@ for first = 1, count, share do
     mark.at, mark.due = mark.at + n, math.max(mark.due, now)
     mark.changed = true
   end
+  for _, one in ipairs(share_away) do note_away(unpack(one)) end
   for _, i in ipairs(share_cascaded) do cascaded[#cascaded + 1] = i end
   for _, one in ipairs(share_behind) do behind[#behind + 1], behind[#behind + 2] = one[1], one[2] end
   for _, base in ipairs(share_fresh) do

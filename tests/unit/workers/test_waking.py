@@ -123,6 +123,18 @@ async def test_the_living_are_asked_once_what_they_serve_and_others_than_workers
         assert scene.links["A"].place == 0
 
 
+async def test_one_that_has_not_opened_its_pools_is_counted_on_once_it_has() -> None:
+    async with Scene("A", "B", "C") as scene:
+        scene.registry.workers = {"you": {"role": "worker"}}
+        scene.waking.on_alive({"me", "you"})
+        await scene.settled()
+        assert {link.place for link in scene.links.values()} == {0}
+        scene.registry.workers["you"]["globs"] = ["*"]
+        await scene.settled()
+        assert {link.place for link in scene.links.values()} <= {0, 1}
+        assert len(scene.registry.asked) >= 2
+
+
 async def test_one_that_goes_leaves_its_pools_to_who_is_left_and_those_are_asked_at_once() -> None:
     async with Scene(*(f"P{number}" for number in range(50))) as scene:
         scene.registry.workers = {"you": {"role": "worker", "globs": ["*"]}}
@@ -165,15 +177,25 @@ async def test_work_wakes_and_what_is_due_is_looked_at_by_the_first_alone() -> N
 @pytest.mark.parametrize("why", ["no room", "stopping"])
 async def test_who_can_take_nothing_passes_on(why: str) -> None:
     async with Scene("A") as scene:
+        link = scene.links["A"]
+        link.place = 1
         scene.has_room, scene.stopping = why != "no room", why == "stopping"
-        scene.waking.on_pool("A", "+1")
+        scene.waking.on_pool("A", "+2")
         async with asyncio.timeout(5):
             await scene.registry.heard.wait()
-        assert scene.registry.passed_on == [("A", 1, 2)], "the second home is next"
-        assert scene.links["A"].wakes == (2 if why == "no room" else 1), "it stands in line for room all the same"
+        assert scene.registry.passed_on == [("A", 2, 4)]
+        assert link.wakes == (2 if why == "no room" else 1), "it stands in line for room all the same"
 
 
-@pytest.mark.parametrize(("place", "asked"), [(0, (1, 2)), (1, (2, 4)), (2, (4, 8)), (3, (6, 12))])
+async def test_the_first_home_looks_also_when_it_can_take_nothing_and_its_call_tells_others() -> None:
+    async with Scene("A") as scene:
+        scene.has_room, scene.stopping = False, True
+        for message in ("+1", "+0", None):
+            scene.waking.on_pool("A", message)
+        assert (scene.links["A"].wakes, scene.registry.passed_on) == (4, [])
+
+
+@pytest.mark.parametrize(("place", "asked"), [(1, (2, 4)), (2, (4, 8)), (3, (6, 12))])
 async def test_each_that_is_full_asks_those_behind_it_so_that_everybody_is_reached(
     place: int, asked: tuple[int, int]
 ) -> None:
@@ -188,13 +210,14 @@ async def test_each_that_is_full_asks_those_behind_it_so_that_everybody_is_reach
 async def test_a_full_worker_passes_on_now_and_then_and_forgets_nothing() -> None:
     async with Scene("A") as scene:
         scene.has_room = False
+        scene.links["A"].place = 1
         for _ in range(5):
-            scene.waking.on_pool("A", "+1")
+            scene.waking.on_pool("A", "+2")
         async with asyncio.timeout(5):
             # Nothing tells when.
             while len(scene.registry.passed_on) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert scene.registry.passed_on == [("A", 1, 2)] * 2
+        assert scene.registry.passed_on == [("A", 2, 4)] * 2
 
 
 async def test_where_many_are_full_nobody_passes_on() -> None:
