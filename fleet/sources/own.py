@@ -155,12 +155,14 @@ class OwnSource:
             return None
         if self._receiving is None:
             self._receiving = asyncio.get_running_loop().create_task(self._ask(most))
-        task = self._receiving
         try:
-            self._over, due_ms = await asyncio.shield(task)
-        finally:
-            if task.done():
-                self._receiving = None
+            self._over, due_ms = await asyncio.shield(self._receiving)
+        except asyncio.CancelledError:
+            raise  # what it answers, be it at this very moment, is for the next poll
+        except SourceError:
+            self._receiving = None
+            raise
+        self._receiving = None
         return due_ms
 
     async def _ask(self, most: int) -> tuple[list[Received], int | None]:
