@@ -43,6 +43,8 @@ log = logging.getLogger("fleet.worker")
 CALLS_AT_ONCE = 16
 """To a node of Redis, over all pools that it has: each is a connection, and a thousand pools are woken at once when
 signals were missed. Half of the connections that there are: renewals and outcomes wait behind no claim."""
+_BUSY_AGAIN_S = 1.0
+"""A pool that is gone and has a call under way, or something owed, is looked at again so soon."""
 _POOLS_A_TURN = 100
 """Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 
@@ -245,9 +247,11 @@ class Worker:
             if count % _POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
         for code in [code for code in self._links if code not in self._pools.marks]:
-            if not self._links[code].busy:
-                self._links.pop(code).look_in(None)
-                self._away.discard(code)
+            if self._links[code].busy:
+                asyncio.get_running_loop().call_later(_BUSY_AGAIN_S, self._look.set)
+                continue
+            self._links.pop(code).look_in(None)
+            self._away.discard(code)
 
     def _open(self, code: str) -> PoolLink:
         link = self._links[code] = PoolLink(
