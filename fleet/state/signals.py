@@ -64,7 +64,7 @@ class Signals:
         new, over = names - self._followed, self._followed - names
         self._followed = set(names)
         if self._pubsub is None:
-            return  # they are subscribed to with the rest, or right after
+            return  # there is no line: the next one begins with these, or hears of them right after
         try:
             with translated():
                 await self._change(self._pubsub, new, over)

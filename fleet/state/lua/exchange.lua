@@ -2,7 +2,7 @@
 -- WITH rest away clock wake
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
---   place: of the worker among those that hear of this pool: the one at 0 says by `due_ms` when it looks next
+--   place: of the worker among those that hear of this pool (2: it is no home): the one at 0 says by `due_ms` when it looks next
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: group epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
