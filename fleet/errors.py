@@ -7,6 +7,7 @@ FleetError
 │   ├── StateUnavailable    Redis cannot be reached, or refuses us
 │   ├── StateFull           Redis has no memory left for what we asked
 │   └── Fenced              somebody with a newer epoch has taken over
+│       └── Forgotten       Redis has lost what we were told last: we know more than it does
 ├── SourceError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
@@ -48,6 +49,10 @@ class StateFull(StateError):
 
 class Fenced(StateError):
     """A newer epoch has taken over."""
+
+
+class Forgotten(Fenced):
+    """Redis has lost its last writes."""
 
 
 class SourceError(FleetError):

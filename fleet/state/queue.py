@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
 
-from fleet.errors import Fenced
+from fleet.errors import Fenced, Forgotten
 from fleet.state.connect import Client, translated
 from fleet.state.keys import QueueKeys
 from fleet.state.registry import Registry
@@ -72,6 +72,7 @@ class Queue:
         self.keys = QueueKeys(name)
         self.epoch = epoch
         self.now_ms = now_ms
+        self._last_token = 0
 
     async def track(
         self, messages: Sequence[tuple[str, str, str, str, str]], *, targets: Sequence[str] = ()
@@ -81,7 +82,7 @@ class Queue:
         One with the id of another and with its target is a copy of that; with another target it is a message of its
         own, as each attempt of a dispatch job is.
         """
-        arguments: list[str | int] = [self.now_ms, self.epoch]
+        arguments: list[str | int] = [self.now_ms, self.epoch, self._last_token]
         for message, target in zip(messages, targets or [""] * len(messages), strict=True):
             arguments += (*message, f"{crc32(target.encode()):x}")
         s = script("track")
@@ -95,6 +96,8 @@ class Queue:
                 token += 1
             else:
                 tracking.append(_tracking(verdict))
+        if token > int(answer[1]):
+            self._last_token = token - 1
         return tracking
 
     async def report(self, outcomes: Sequence[tuple[str, str, str]]) -> int:
@@ -109,7 +112,7 @@ class Queue:
     async def settled(self, *, applied: int, want: int) -> list[Settled]:
         """Drop the first `applied` of the settled list, read the next."""
         s = script("settled")
-        answer = await s(self.client, s.keys_of(self.keys), [self.epoch, applied, want])
+        answer = await s(self.client, s.keys_of(self.keys), [self.epoch, self._last_token, applied, want])
         self._check(answer[0])
         return [
             Settled(
@@ -201,6 +204,8 @@ class Queue:
     def _check(self, tag: str) -> None:
         if tag == "stale":
             raise Fenced(f"queue {self.name} has another owner")
+        if tag == "forgot":
+            raise Forgotten(f"queue {self.name}: Redis has lost what was tracked last")
 
 
 def _tracking(verdict: str) -> Tracking:

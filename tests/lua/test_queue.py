@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fleet.errors import Fenced
+from fleet.errors import Fenced, Forgotten
 from fleet.state.keys import FleetKeys
 from fleet.state.queue import Queue, Settled, Tracked, Tracking
 from fleet.state.tracked import brokers_of, which_are_tracked
@@ -158,6 +158,29 @@ async def test_a_queue_that_nobody_owns_refuses_everybody(stage: Stage) -> None:
     with pytest.raises(Fenced):
         await Queue(stage.client, "q", epoch="1").track([message("1")])
     assert await stage.keys() == set()
+
+
+async def test_an_owner_hears_that_redis_forgot_what_he_was_told(stage: Stage) -> None:
+    queue = await stage.queue()
+    await track(queue, message("1"))
+    token = await stage.client.hget(queue.keys.owner, "token")
+    assert token is not None
+    await track(queue, message("2"), message("3"))
+    await stage.client.hset(queue.keys.owner, "token", token)  # a replica that had not heard of the last call
+    for call in (queue.settled(applied=0, want=9), queue.track([message("4")])):
+        with pytest.raises(Forgotten, match="queue q: Redis has lost what was tracked last"):
+            await call
+    heir = Queue(stage.client, "q", epoch=queue.epoch)
+    assert await heir.settled(applied=0, want=9) == []
+    assert (await heir.track([message("4")]))[0].verdict == "new"
+
+
+async def test_an_owner_who_missed_an_answer_goes_on(stage: Stage) -> None:
+    queue = await stage.queue()
+    await track(queue, message("1"))
+    await Queue(stage.client, "q", epoch=queue.epoch).track([message("2")])  # its answer was lost on the way
+    assert await queue.settled(applied=0, want=9) == []
+    assert await verdict(queue, message("2"), message("3")) == ["redelivered", "new"]
 
 
 async def test_reporting_twice_changes_nothing(stage: Stage) -> None:

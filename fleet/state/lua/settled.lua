@@ -1,12 +1,16 @@
 -- settled: the owner drops what it applied from the settled list, and reads what comes next.
+-- WITH owner
 -- KEYS owner tracked settled
--- ARGV owner_epoch applied want
--- Returns {`stale`} for an older owner, else {`ok`, broker_id token verdict handle …}
+-- ARGV owner_epoch known applied want
+--   known: the last token that `track` gave this owner
+-- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else
+-- {`ok`, broker_id token verdict handle …}
 --   handle: '' where the message is not tracked under that token any more
 local owner, tracked, settled = unpack(KEYS)
-if redis.call('HGET', owner, 'epoch') ~= ARGV[1] then return { 'stale' } end
-if tonumber(ARGV[2]) > 0 then redis.call('LTRIM', settled, ARGV[2], -1) end
-local items = redis.call('LRANGE', settled, 0, tonumber(ARGV[3]) - 1)
+local refused = refusal(owner, ARGV[1], ARGV[2])
+if refused then return { refused } end
+if tonumber(ARGV[3]) > 0 then redis.call('LTRIM', settled, ARGV[3], -1) end
+local items = redis.call('LRANGE', settled, 0, tonumber(ARGV[4]) - 1)
 local brokers, rests = {}, {}
 for i, item in ipairs(items) do brokers[i], rests[i] = head_of(item) end
 local records = hmget_many(tracked, brokers)

@@ -1,31 +1,34 @@
 -- track: note messages taken from a queue, before any pool hears of them.
+-- WITH owner
 -- KEYS owner tracked apps
--- ARGV now_ms owner_epoch message …, six fields a message: broker_id app_id pool group handle mark
+-- ARGV now_ms owner_epoch known message …, six fields a message: broker_id app_id pool group handle mark
+--   known: the last token that this owner was given, '0' for none
 --   mark: of what it asks for; one of the same app id that asks for something else is no copy
--- Returns {`stale`} for an older owner, else {`ok`, token, verdict …}, one verdict for each message
+-- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, verdict …},
+-- one verdict for each message
 --   n: tracked, submit it; the first has that token, each further one the next; r: here already, its handle was
 --   replaced; q: another copy of a message in flight, ack it; a<token>: settled as ack before, ack it
 local owner, tracked, apps = unpack(KEYS)
 local now, epoch = time_ms(ARGV[1]), ARGV[2]
-local lease = redis.call('HMGET', owner, 'epoch', 'token')
-if lease[1] ~= epoch then return { 'stale' } end
+local refused, last = refusal(owner, epoch, ARGV[3])
+if refused then return { refused } end
 
 local FIELDS = 6
-local count = (#ARGV - 2) / FIELDS
+local count = (#ARGV - 3) / FIELDS
 local brokers, app_ids = {}, {}
 for i = 1, count do
-  brokers[i] = ARGV[2 + (i - 1) * FIELDS + 1]
-  app_ids[i] = ARGV[2 + (i - 1) * FIELDS + 2]
+  brokers[i] = ARGV[3 + (i - 1) * FIELDS + 1]
+  app_ids[i] = ARGV[3 + (i - 1) * FIELDS + 2]
 end
 local records, holders = hmget_many(tracked, brokers), hmget_many(apps, app_ids)
 
-local first = next_epoch(tonumber(lease[2] or 0), now)
+local first = next_epoch(last, now)
 local token = first - 1
 local verdicts, new_records, new_apps = { 'ok', text(first) }, {}, {}
 local now_text = text(now)
 local in_batch, app_in_batch = {}, {}
 for i = 1, count do
-  local base = 2 + (i - 1) * FIELDS
+  local base = 3 + (i - 1) * FIELDS
   local broker, app, handle = brokers[i], app_ids[i], ARGV[base + 5]
   local record = records[i] or in_batch[broker]
   local holder, asked = head_of((app_in_batch[app] or holders[i] or '') .. SEP)
