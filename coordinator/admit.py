@@ -17,7 +17,7 @@ from fleet.alarms import Alarms
 from fleet.errors import Fenced, StateUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.outcome import CASCADE_RETRY_S, QUEUE_FULL_RETRY_S
+from fleet.outcome import CASCADE_RETRY_S
 from fleet.sources.base import Held, Received, Source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
@@ -48,6 +48,7 @@ class Admission:
         lease: Lease,
         pool_for: Callable[[str], str],
         on_room: Callable[[str, int, int], None],
+        full_s: Callable[[str], int],
         alarms: Alarms,
         counts: Counter[str],
     ) -> None:
@@ -57,6 +58,7 @@ class Admission:
         self._lease = lease
         self._pool_for = pool_for
         self._on_room = on_room
+        self._full_s = full_s
         self._alarms = alarms
         self._counts = counts
         self._grace_ms = max(source.visibility_ms, source.crash_wait_ms) + AWAY_GRACE_MS
@@ -133,9 +135,10 @@ class Admission:
             for r, t in share
         ]
         returned: list[tuple[Routed, Tracking, int]] = []
+        full_s = self._full_s(code)
         for first in range(0, len(entries), SUBMIT_MOST):
             part = entries[first : first + SUBMIT_MOST]
-            answer = await pool.submit(name, self._queue.epoch, part, grace_ms=self._grace_ms)
+            answer = await pool.submit(name, self._queue.epoch, part, full_s=full_s, grace_ms=self._grace_ms)
             if answer.tag == "stale":
                 raise Fenced(f"queue {name} has another owner")
             waits_s = dict.fromkeys(answer.cascaded, CASCADE_RETRY_S)
@@ -145,15 +148,15 @@ class Admission:
                 return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
             self._on_room(code, answer.room, len(part))
             if answer.accepted < len(part):
-                self._counts["refused"] += len(entries) - first - answer.accepted
                 over = len(entries) - first - answer.accepted
-                self._tell_full(code, over)
+                self._counts["refused"] += over
+                self._tell_full(code, over, full_s)
                 self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
                 # All behind the first refusal goes back, or a group's later messages would overtake.
-                return returned + [(r, t, QUEUE_FULL_RETRY_S) for r, t in share[first + answer.accepted :]]
+                return returned + [(r, t, full_s) for r, t in share[first + answer.accepted :]]
         return returned
 
-    def _tell_full(self, code: str, refused: int) -> None:
+    def _tell_full(self, code: str, refused: int, full_s: int) -> None:
         """In the log at once, and from then on now and then: a slow pool refuses a part of every batch."""
         now_s = time.monotonic()
         told_s, since_then = self._told_full.get(code, (-FULL_TOLD_EVERY_S, 0))
@@ -162,7 +165,7 @@ class Admission:
             return
         self._told_full[code] = now_s, 0
         text = "pool %s is full: %d messages of %s go back for %d s"
-        log.warning(text, code, since_then + refused, self._queue.name, QUEUE_FULL_RETRY_S)
+        log.warning(text, code, since_then + refused, self._queue.name, full_s)
 
     async def _hand_back(self, returned: list[tuple[Routed, Tracking, int]]) -> None:
         looked_into = self._source.is_looked_into

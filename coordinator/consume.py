@@ -98,6 +98,7 @@ class Consumer:
             lease=lease,
             pool_for=directory.pool_for,
             on_room=self._on_room,
+            full_s=rooms.full_s,
             alarms=alarms,
             counts=self.counts,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from fleet.clock import Clock
+from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE, Pool
 
@@ -98,11 +99,27 @@ class Rooms:
         self._short_since: dict[str, float] = {}
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
+        self._fed: dict[str, tuple[float, int]] = {}
+        """When a pool was given messages last, and the room that left."""
+        self._pace: dict[str, float] = {}
+        """Messages a ms that a pool was seen to get through."""
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
     def note(self, code: str, room: int) -> None:
+        """After it was given messages."""
         self._room[code] = room
+        self._fed[code] = self._clock.boot_ms(), room
+
+    def full_s(self, code: str) -> int:
+        """When what a full pool refuses should come again: once a quarter of it is free, by the pace it was seen to keep.
+
+        Put off for longer, its messages would be away while it has nothing to do. All of them at once, as they keep
+        their order so; what there is no room for then is not asked for, and waits where it is.
+        """
+        pace = self._pace.get(code, 0.0)
+        quarter_ms = self._limits_of(code).capacity / 4 / pace if pace else math.inf
+        return max(MIN_RETRY_S, math.ceil(min(quarter_ms / 1000, QUEUE_FULL_RETRY_S)))
 
     def forget(self) -> None:
         """Pools were changed: what they had room for they may not have any more.
@@ -164,6 +181,7 @@ class Rooms:
             if room.short_ms is None and room.share >= SOME_SHARE:
                 pool = Pool(self._client, code)
                 free = known[code] = await pool.room()
+                self._watch_pace(code, free, room.limits)
                 seen[code] = replace(room, free=free)
                 if by_groups:
                     # A wait may be as long as what is there of a group: others have to stand behind those at work.
@@ -195,6 +213,7 @@ class Rooms:
                 worth = max(1, min(SHARE, needed, quarter))
                 tell_at = max(worth, min(needed, quarter))
                 free = known[code] = await Pool(self._client, code).room(tell_at)
+                self._watch_pace(code, free, limits)
                 is_short = free < worth
             if is_short:
                 self._short_since.setdefault(code, self._clock.boot_ms())
@@ -212,6 +231,20 @@ class Rooms:
             )
             for code, (limits, free, since_ms) in looked.items()
         }, now_ms
+
+    def _watch_pace(self, code: str, free: int, limits: Limits) -> None:
+        if code not in self._fed:
+            return
+        fed_ms, left = self._fed[code]
+        took_ms, done, known = self._clock.boot_ms() - fed_ms, free - left, self._pace.get(code, 0.0)
+        if took_ms < _LEAST_S * 1000:
+            return
+        if done <= 0:
+            self._pace[code] = min(known, 1 / took_ms)  # the next may be done in a moment
+        elif free < limits.capacity:
+            self._pace[code] = done / took_ms
+        else:
+            self._pace[code] = max(known, done / took_ms)  # it was through with it at some time before
 
     async def _memory_short(self) -> bool:
         """Redis is nearly full: what is in flight has to be settled first."""

@@ -15,6 +15,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
+from fleet.outcome import QUEUE_FULL_RETRY_S
 from fleet.sources.base import Depth, Held, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
@@ -105,6 +106,7 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
             lease=lease,
             pool_for=lambda code: code if code in pools else DEFAULT_POOL,
             on_room=lambda *_: None,
+            full_s=lambda _: QUEUE_FULL_RETRY_S,
             alarms=alarms,
             counts=counts,
         )
