@@ -112,7 +112,7 @@ class Rooms:
         self._fed[code] = self._clock.boot_ms(), room
 
     def full_s(self, code: str) -> int:
-        """When what a full pool refuses should come again: once a quarter of it is free, by the pace it was seen to keep.
+        """When what a full pool refuses should come again: once a quarter of it is free, by its pace as it was seen.
 
         Put off for longer, its messages would be away while it has nothing to do. All of them at once, as they keep
         their order so; what there is no room for then is not asked for, and waits where it is.

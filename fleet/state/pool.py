@@ -162,9 +162,18 @@ class Pool:
         return self._exchange_keys[1]
 
     async def submit(
-        self, queue: str, owner_epoch: str, entries: Sequence[Entry], *, full_s: int = QUEUE_FULL_RETRY_S, grace_ms: int = AWAY_GRACE_MS
+        self,
+        queue: str,
+        owner_epoch: str,
+        entries: Sequence[Entry],
+        *,
+        full_s: int = QUEUE_FULL_RETRY_S,
+        grace_ms: int = AWAY_GRACE_MS,
     ) -> Submitted:
-        """`full_s`: after which what does not fit comes again. `grace_ms`: of what went back, how long after its delay newer messages of its group wait for it."""
+        """`full_s`: after which what does not fit comes again.
+
+        `grace_ms`: of what went back, how long after its delay newer messages of its group wait for it.
+        """
         arguments: list[str | int] = [self.now_ms, queue, owner_epoch, SHARE, full_s * 1000, grace_ms]
         for entry in entries:
             arguments += entry.fields()
