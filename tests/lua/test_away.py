@@ -223,3 +223,15 @@ async def test_what_is_refused_with_its_share_is_noted_in_its_order(stage: Stage
     assert (await come(pool, 5)).behind == {0: FULL_MS - 5_000}
     assert (await come(pool, 4, 5)).behind == {}
     assert await drain(pool) == ["g4", "g5"]
+
+
+async def test_what_never_came_again_is_forgotten_after_two_days(stage: Stage) -> None:
+    pool = await a_tail_away(stage)
+    assert await stage.client.zscore(pool.keys.away, "rg") is not None
+    stage.advance(2 * 24 * 3_600_000)
+    assert await drain(pool) == ["g0", "g1", "g2", "g3", "g4"]
+    assert await stage.client.zscore(pool.keys.away, "rg") is not None, "nothing else went back since"
+    await submit(pool, of_group(*range(7), group="h"))
+    claimed = await claim_one(pool)
+    await settle(pool, Settlement("h", claimed.epoch, [], held(5_000)))
+    assert await stage.client.zrange(pool.keys.away, 0, -1) == ["rh"]

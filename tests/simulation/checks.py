@@ -249,10 +249,13 @@ class Checks:
         return [m.id for m in self._scenario.messages if m.id in self._place and not self._is_through(m.id)]
 
     def leftovers(self) -> list[str]:
+        # What had come back before Redis forgot that, or came to another pool, is noted as away for a day.
+        pools = ("*",) if self._excuses.ever_forgot else self._excuses.moved
+        may_remain = (*keys.FAMILIES, *(f"{{p:{pool}}}:{part}" for pool in pools for part in ("away", "a:*")))
         return [
             key
             for key in self._redis.store.all_keys()
-            if not any(fnmatch.fnmatchcase(key, glob.replace("[", "[[]")) for glob in keys.FAMILIES)
+            if not any(fnmatch.fnmatchcase(key, glob.replace("[", "[[]")) for glob in may_remain)
         ]
 
 

@@ -7,10 +7,12 @@ as they are: that is how a failing seed is shrunk.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from fleet.outcome import DEFAULT_RETRY_S
 from tests.simulation.endpoint import Nature
 
 Kind = Literal["sqlite", "own", "fifo", "standard", "jetstream", "activemq"]
@@ -114,6 +116,13 @@ class Scenario:
 
     def group(self, name: str) -> GroupPlan:
         return next(group for group in self.groups if group.name == name)
+
+    def asked_for_s(self) -> float:
+        """For how long, at most, endpoints put off messages of one group, each of them after the others."""
+        put_off_s: Counter[str] = Counter()
+        for message in self.messages:
+            put_off_s[message.group] += message.nature.refusals * max(message.nature.delay_s, DEFAULT_RETRY_S)
+        return float(max(put_off_s.values(), default=0))
 
 
 KINDS_OF: dict[Family, tuple[str, ...]] = {

@@ -43,6 +43,7 @@ HEALTHY_WITHIN_S = 240.0
 NO_PROGRESS_S = 100.0
 """… or some of it is, in so long, where a pool of few slots gives them to both."""
 DRAINED_WITHIN_S = 420.0
+"""Beyond what endpoints ask for themselves."""
 LATEST_S = 13.0
 """What was on the wire, or waits at a frozen server, is done by then."""
 Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
@@ -260,10 +261,11 @@ class World:
             self._all_well = True
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.mood = "well"
-        if await self._is_over(self._is_drained, DRAINED_WITHIN_S):
+        within_s = DRAINED_WITHIN_S + self.scenario.asked_for_s()
+        if await self._is_over(self._is_drained, within_s):
             return
         if not self._is_drained():
-            self.checks.broken("stuck", f"{DRAINED_WITHIN_S:.0f} s after the last fault: {self._left()}")
+            self.checks.broken("stuck", f"{within_s:.0f} s after the last fault: {self._left()}")
             return
         await self._pass(3.0)
         if self.checks.violation is None:
