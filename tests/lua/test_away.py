@@ -235,3 +235,15 @@ async def test_what_never_came_again_is_forgotten_after_two_days(stage: Stage) -
     claimed = await claim_one(pool)
     await settle(pool, Settlement("h", claimed.epoch, [], held(5_000)))
     assert await stage.client.zrange(pool.keys.away, 0, -1) == ["rh"]
+
+
+async def test_what_comes_before_its_turn_holds_up_what_comes_after_it_in_the_same_share(stage: Stage) -> None:
+    pool = await a_tail_away(stage)
+    stage.advance(5_000)
+    assert await drain(pool) == ["g0", "g1", "g2", "g3", "g4"]
+    assert (await come(pool, 5)).behind == {}
+    assert (await come(pool, 7, 6, 8)).behind == {0: 1_000, 2: 1_000}
+    assert await drain(pool) == ["g5", "g6"]
+    assert (await come(pool, 8, 7, 9)).behind == {0: 1_000, 2: 1_000}
+    assert (await come(pool, 8, 9)).behind == {}
+    assert await drain(pool) == ["g7", "g8", "g9"]

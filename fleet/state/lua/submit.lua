@@ -133,25 +133,28 @@ for first = 1, count, share do
   local there = redis.call('HMGET', entries, unpack(keys))
   local share_fresh, share_cascaded, share_behind, seen, back, grown = {}, {}, {}, {}, {}, {}
   local share_away = {} -- noted once the share is taken: refused, all of it is noted in its order
+  local held_back = {} -- lanes of which something waits: what comes after it in this share waits as well
   for i = first, last do
     local key = keys[i - first + 1]
     if not there[i - first + 1] and not seen[key] then
       local base = 6 + (i - 1) * FIELDS
       local group, tier = ARGV[base + 2], ARGV[base + 3]
+      local name = tier .. group
       seen[key] = true
       local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. group)
-      local mark = any_marks and mark_of(tier .. group)
+      local mark = any_marks and mark_of(name)
       local next_away = mark and mark.keys[mark.at + (back[mark] or 0)]
       local lane = rests and resting_lane(group)
       local full = lane and (lane.messages + lane.more >= part_of(capacity, LANE_SHARE)
         or resting_now >= part_of(capacity, REST_SHARE))
       if until_ms and tonumber(until_ms) > now then
         share_cascaded[#share_cascaded + 1] = i
-      elseif (next_away and next_away ~= key) or full then
-        local due_ms = full and tonumber(lane.until_ms or now) or mark.due
-        share_behind[#share_behind + 1] = { i, math.max(LEAST_MS, due_ms - now), due_ms, tier .. group, key }
-        if next_away or keeps_order(group, ARGV[base + 5], config[7]) then
-          share_away[#share_away + 1] = { tier .. group, key, full and due_ms or 0 }
+      elseif full or next_away ~= key and (next_away or held_back[name]) then
+        local due_ms = full and tonumber(lane.until_ms or now) or held_back[name] or mark.due
+        share_behind[#share_behind + 1] = { i, math.max(LEAST_MS, due_ms - now), due_ms, name, key }
+        if next_away or held_back[name] or keeps_order(group, ARGV[base + 5], config[7]) then
+          share_away[#share_away + 1] = { name, key, full and due_ms or 0 }
+          held_back[name] = math.max(due_ms, held_back[name] or 0)
         end
       else
         if next_away then back[mark] = (back[mark] or 0) + 1 end
