@@ -1,9 +1,8 @@
-"""Takes a batch in: track in the queue's slot, then submit to the pools, then hand back what did not fit."""
+"""Takes a batch in: track in the queue's slot, then submit to the pools, then give back what did not fit."""
 
 from __future__ import annotations
 
 import logging
-import math
 import secrets
 import time
 from collections import Counter
@@ -12,27 +11,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from coordinator.route import Malformed, Routed, overtaking, route
+from coordinator.submit import Returned, Share, Submitter
 from fleet import failpoint
 from fleet.alarms import Alarms
-from fleet.errors import Fenced, StateUnavailable
+from fleet.errors import StateUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.outcome import CASCADE_RETRY_S
 from fleet.sources.base import Held, Received, Source
-from fleet.state.connect import Client
-from fleet.state.entry import Entry
-from fleet.state.pool import AWAY_GRACE_MS, Pool
 from fleet.state.queue import Queue, Tracking
 
 log = logging.getLogger("fleet.coordinator")
 
-NO_SUCH_POOL_RETRY_S = 1
-"""A pool that the configuration names and Redis does not know yet, or that is just being removed."""
-SUBMIT_MOST = 500
-"""Entries a call: a script is not interrupted, and others wait for it."""
-FULL_TOLD_EVERY_S = 10.0
 DEAD_LETTERS_KEPT = 10_000
-_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 DEAD_BODY_BYTES = 16 * 1024
 
 
@@ -42,29 +32,21 @@ class Admission:
     def __init__(
         self,
         *,
-        client: Client,
         queue: Queue,
         source: Source,
         lease: Lease,
         pool_for: Callable[[str], str],
-        on_room: Callable[[str, int, int], None],
-        full_s: Callable[[str], int],
+        submitter: Submitter,
         alarms: Alarms,
         counts: Counter[str],
     ) -> None:
-        self._client = client
         self._queue = queue
         self._source = source
         self._lease = lease
         self._pool_for = pool_for
-        self._on_room = on_room
-        self._full_s = full_s
+        self._submitter = submitter
         self._alarms = alarms
         self._counts = counts
-        self._grace_ms = max(source.visibility_ms, source.crash_wait_ms) + AWAY_GRACE_MS
-        self._pools: dict[str, Pool] = {}
-        self._told_full: dict[str, tuple[float, int]] = {}
-        """Pool → when the log was told that it is full, and how many messages it refused since."""
 
     async def admit(self, batch: Sequence[Received]) -> None:
         """Raises an error that ends this ownership; the next owner, perhaps we again, reconciles."""
@@ -95,90 +77,15 @@ class Admission:
             if t.verdict == "new" and i not in early
         ]
         batch_id = secrets.token_hex(8)
-        by_pool: dict[str, list[tuple[Routed, Tracking]]] = {}
+        by_pool: dict[str, Share] = {}
         for r, t in fresh:
             by_pool.setdefault(r.pool, []).append((r, t))
         # At once: its source shows none of them before what is under way is over.
-        returned = [(routed[i], tracking[i], 0) for i in sorted(early)]
-        for code, share in by_pool.items():
-            returned += await self._submit(code, share, batch_id)
+        returned: Returned = [(routed[i], tracking[i], 0) for i in sorted(early)]
+        returned += await self._submitter.bring(by_pool, batch_id)
         failpoint.hit("submitted")
         if returned:
-            await self._hand_back(returned)
-
-    async def _submit(
-        self, code: str, share: list[tuple[Routed, Tracking]], batch_id: str
-    ) -> list[tuple[Routed, Tracking, int]]:
-        """Returns what the pool did not take, each with the seconds after which it may come again."""
-        pool = self._pools.get(code)
-        if pool is None:
-            pool = self._pools[code] = Pool(self._client, code)
-        holds_groups, now_ms, name = self._source.holds_groups, time.time_ns() // 1_000_000, self._queue.name
-        entries = [
-            Entry(
-                name,
-                r.received.broker_id,
-                t.token,
-                batch_id,
-                r.lane,
-                r.group,
-                now_ms,
-                r.message.id,
-                r.message.mediation_target,
-                r.message.auth_token,
-                # A group that stands in the body alone is none to the source.
-                holds_groups and r.received.group is not None,
-                r.message.high_priority,
-                _POLICY[r.message.dispatch_mode],
-                self._source.shows_in_order,
-            )
-            for r, t in share
-        ]
-        returned: list[tuple[Routed, Tracking, int]] = []
-        full_s = self._full_s(code)
-        for first in range(0, len(entries), SUBMIT_MOST):
-            part = entries[first : first + SUBMIT_MOST]
-            answer = await pool.submit(name, self._queue.epoch, part, full_s=full_s, grace_ms=self._grace_ms)
-            if answer.tag == "stale":
-                raise Fenced(f"queue {name} has another owner")
-            waits_s = dict.fromkeys(answer.cascaded, CASCADE_RETRY_S)
-            waits_s |= {i: math.ceil(ms / 1000) for i, ms in answer.behind.items()}
-            returned += [(*share[first + i], waits_s[i]) for i in sorted(waits_s)]
-            if answer.tag != "ok":
-                return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
-            self._on_room(code, answer.room, len(part))
-            if answer.accepted < len(part):
-                over = len(entries) - first - answer.accepted
-                self._counts["refused"] += over
-                self._tell_full(code, over, full_s)
-                self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
-                # All behind the first refusal goes back, or a group's later messages would overtake.
-                return returned + [(r, t, full_s) for r, t in share[first + answer.accepted :]]
-        return returned
-
-    def _tell_full(self, code: str, refused: int, full_s: int) -> None:
-        """In the log at once, and from then on now and then: a slow pool refuses a part of every batch."""
-        now_s = time.monotonic()
-        told_s, since_then = self._told_full.get(code, (-FULL_TOLD_EVERY_S, 0))
-        if now_s - told_s < FULL_TOLD_EVERY_S:
-            self._told_full[code] = told_s, since_then + refused
-            return
-        self._told_full[code] = now_s, 0
-        text = "pool %s is full: %d messages of %s go back for %d s"
-        log.warning(text, code, since_then + refused, self._queue.name, full_s)
-
-    async def _hand_back(self, returned: list[tuple[Routed, Tracking, int]]) -> None:
-        looked_into = self._source.is_looked_into
-        hidden_ms = {} if looked_into else {r.received.broker_id: seconds * 1000 for r, _, seconds in returned}
-        gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned], hidden_ms=hidden_ms)
-        self._check_lease()
-        await self._source.nack(
-            [
-                (Held(r.received.broker_id, gone[r.received.broker_id]), seconds * 1000)
-                for r, _, seconds in returned
-                if r.received.broker_id in gone
-            ]
-        )
+            await self._submitter.give_back(returned)
 
     async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
         """Copies of messages in flight, and messages that were settled as ack before their handle expired."""

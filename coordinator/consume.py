@@ -13,6 +13,7 @@ from coordinator.extend import Extender, OwnedQueue
 from coordinator.hand_back import hand_back
 from coordinator.phantoms import Patrol
 from coordinator.room import Rooms
+from coordinator.submit import LATE_MOST, Submitter
 from coordinator.takeover import take_over
 from fleet import failpoint
 from fleet.alarms import Alarms
@@ -91,14 +92,24 @@ class Consumer:
         self._alive_ms = clock.boot_ms()
         self._stop = asyncio.Event()
         self._waiting: asyncio.Task[list[Received]] | None = None
-        self._admission = Admission(
+        self._submitter = Submitter(
             client=client,
             queue=self._queue,
             source=source,
             lease=lease,
-            pool_for=directory.pool_for,
             on_room=self._on_room,
             full_s=rooms.full_s,
+            alarms=alarms,
+            counts=self.counts,
+            ours=self._ours,
+            rest=self._rest,
+        )
+        self._admission = Admission(
+            queue=self._queue,
+            source=source,
+            lease=lease,
+            pool_for=directory.pool_for,
+            submitter=self._submitter,
             alarms=alarms,
             counts=self.counts,
         )
@@ -124,7 +135,7 @@ class Consumer:
             self.in_disorder = await self._is_more_out_than_known(dropped)
         self._alive_ms = self._clock.boot_ms()
         work = self._drain() if self._draining else self._poll_when_quiet()
-        duties = (self.acknowledger.run(), work, self._extender.run(), self._patrol.run())
+        duties = (self.acknowledger.run(), work, self._extender.run(), self._patrol.run(), self._submitter.run())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +164,9 @@ class Consumer:
             found.extend((tracked.tracked_ms, tracked.broker_id) for tracked in page)
             self._fed.update({tracked.pool for tracked in page})
 
-        dropped = await take_over(client=self._client, queue=self._queue, source=self._source, on_tracked=note)
+        dropped, self._patrol.unfenced = await take_over(
+            client=self._client, queue=self._queue, source=self._source, on_tracked=note
+        )
         self._queue.inherit(found, redis_ms)
         return dropped
 
@@ -211,6 +224,9 @@ class Consumer:
         pause_s = _RETRY_FROM_S
         while self._ours():
             self._alive_ms = self._clock.boot_ms()
+            if self._submitter.late > LATE_MOST:
+                await self._rest(_RETRY_FROM_S)
+                continue
             shares = self._shares()
             others = bool(self._directory.pools - shares.keys() - {DEFAULT_POOL})
             most = POLL_MOST if shares else FIRST_POLL_MOST

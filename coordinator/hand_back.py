@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from fleet.alarms import Alarms
-from fleet.errors import FleetError, SourceError
+from fleet.errors import FleetError, SourceError, StateUnavailable
 from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
@@ -31,7 +31,7 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
             for code in sorted(await _pools_of(queue)):
                 try:
                     handed += await _from_pool(Pool(client, code), queue, source)
-                except SourceError as error:
+                except (SourceError, StateUnavailable) as error:
                     # The others may have better luck; in this one what is later may not come before what failed.
                     errors.append(f"pool {code}: {error}")
     except (FleetError, TimeoutError) as error:

@@ -6,16 +6,20 @@ also finds what nobody here remembers, such as an entry that a failover of Redis
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
-from coordinator.takeover import drop, lost_of
+from coordinator.takeover import drop, fence, lost_of
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.errors import StateUnavailable
 from fleet.nouns import number
 from fleet.sources.base import Source
 from fleet.state.connect import Client
 from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
+
+log = logging.getLogger("fleet.coordinator")
 
 EVERY_S = 60.0
 """A round, where it is not longer; and how old an entry has to be: a younger one may be on its way to its pool."""
@@ -45,6 +49,8 @@ class Patrol:
         self._alarms = alarms
         self._ours = ours
         self._rest = rest
+        self.unfenced: set[str] = set()
+        """Pools that did not answer when the queue was taken over: an older owner may still submit to them."""
 
     async def run(self) -> None:
         every_s = EVERY_S
@@ -61,7 +67,13 @@ class Patrol:
     async def _look_at(self, page: list[Tracked]) -> None:
         before_ms = await self._registry.clock_ms() - EVERY_S * 1000
         old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
-        found = await drop(self._queue, self._source, await lost_of(self._client, self._queue, old))
+        by_pool: dict[str, list[Tracked]] = {}
+        for tracked in old:
+            by_pool.setdefault(tracked.pool, []).append(tracked)
+        lost: list[Tracked] = []
+        for code, share in by_pool.items():
+            lost += await self._lost_of(code, share)
+        found = await drop(self._queue, self._source, lost)
         kept_from_ms = before_ms - PENDING_DELETE_MS
         forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
         if forgotten:
@@ -69,3 +81,13 @@ class Patrol:
         if found:
             text = f"{number(found, 'message')} of {self._queue.name} tracked and in no pool"
             self._alarms.add("PIPELINE_PHANTOMS", "WARN", text)
+
+    async def _lost_of(self, code: str, share: list[Tracked]) -> list[Tracked]:
+        try:
+            if code in self.unfenced:
+                await fence(self._client, self._queue, code)
+                self.unfenced.discard(code)
+            return await lost_of(self._client, self._queue, share)
+        except StateUnavailable as error:
+            log.warning("pool %s does not answer: %s", code, error)
+            return []

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fleet.clock import Clock
+from fleet.errors import StateUnavailable
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE, Pool
+from fleet.tasks import cancel
+
+log = logging.getLogger("fleet.coordinator")
 
 PATIENCE_MS = 1000.0
 """A pool that has been short of room for less than this is waited for: it is busy, and refusing its messages would
@@ -180,7 +186,7 @@ class Rooms:
         for code, room in rooms.items():
             if room.short_ms is None and room.share >= SOME_SHARE:
                 pool = Pool(self._client, code)
-                free = known[code] = await pool.room()
+                free = known[code] = (await _answers({code: pool.room()}))[code]
                 self._watch_pace(code, free, room.limits)
                 seen[code] = replace(room, free=free)
                 if by_groups:
@@ -203,33 +209,34 @@ class Rooms:
 
     async def _look(self, shares: Mapping[str, float], wanted: int) -> tuple[dict[str, Room], float]:
         """Bring the rooms up to date where they are short of what would be asked of them. Returns also when."""
-        known, looked = self._room, {}
+        known, looked = self._room, {code: self._limits_of(code) for code in shares}
+        worth: dict[str, int] = {}
+        asking: dict[str, Coroutine[Any, Any, int]] = {}
         for code, share in shares.items():
-            limits, free = self._limits_of(code), known.get(code, 0)
-            needed, is_short = math.ceil(wanted * share), False
-            if free < needed:
+            needed = math.ceil(wanted * share)
+            if known.get(code, 0) < needed:
                 # Worth a poll: a share of a batch, or a quarter of a pool that is smaller than that.
-                quarter = limits.capacity // 4
-                worth = max(1, min(SHARE, needed, quarter))
-                tell_at = max(worth, min(needed, quarter))
-                free = known[code] = await Pool(self._client, code).room(tell_at)
-                self._watch_pace(code, free, limits)
-                is_short = free < worth
-            if is_short:
+                quarter = looked[code].capacity // 4
+                worth[code] = max(1, min(SHARE, needed, quarter))
+                asking[code] = Pool(self._client, code).room(max(worth[code], min(needed, quarter)))
+        for code, free in (await _answers(asking)).items():
+            known[code] = free
+            self._watch_pace(code, free, looked[code])
+            if free < worth[code]:
                 self._short_since.setdefault(code, self._clock.boot_ms())
-            else:
+        for code in shares:
+            if code not in worth or known.get(code, 0) >= worth[code]:
                 self._short_since.pop(code, None)
-            looked[code] = limits, free, self._short_since.get(code)
         now_ms = self._clock.boot_ms()
         return {
             code: Room(
                 shares[code],
-                free,
+                known.get(code, 0),
                 limits,
-                None if since_ms is None else now_ms - since_ms,
+                now_ms - self._short_since[code] if code in self._short_since else None,
                 self._spent_now(code, now_ms),
             )
-            for code, (limits, free, since_ms) in looked.items()
+            for code, limits in looked.items()
         }, now_ms
 
     def _watch_pace(self, code: str, free: int, limits: Limits) -> None:
@@ -252,3 +259,33 @@ class Rooms:
             return False
         await asyncio.sleep(_SWEEP_S)
         return True
+
+
+async def _answers(asked: Mapping[str, Coroutine[Any, Any, int]]) -> dict[str, int]:
+    """What pools say within a second. One that does not answer has no room, and the others do not wait for it."""
+    asking = {code: asyncio.create_task(call) for code, call in asked.items()}
+    if not asking:
+        return {}
+    try:
+        await asyncio.wait(asking.values(), timeout=PATIENCE_MS / 1000)
+    except asyncio.CancelledError:
+        await cancel(asking.values())
+        raise
+    return {code: _answer(call) for code, call in asking.items()}
+
+
+def _answer(call: asyncio.Task[int]) -> int:
+    if not call.done():
+        call.add_done_callback(_heard)
+        return 0
+    try:
+        return call.result()
+    except StateUnavailable as error:
+        log.debug("%s", error)
+        return 0
+
+
+def _heard(call: asyncio.Task[int]) -> None:
+    """Too late. An error that nobody asks for is printed when its task is forgotten."""
+    if not call.cancelled() and (error := call.exception()) is not None:
+        log.debug("%s", error)

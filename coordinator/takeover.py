@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from fleet import failpoint
-from fleet.errors import Fenced
+from fleet.errors import Fenced, StateUnavailable
 from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
@@ -26,10 +26,11 @@ async def take_over(
     queue: Queue,
     source: Source,
     on_tracked: Callable[[list[Tracked]], None] = lambda _: None,
-) -> int:
-    """Returns how many tracked messages no pool held: they were dropped and come back from the source.
+) -> tuple[int, set[str]]:
+    """Returns how many tracked messages no pool held, and which pools did not answer: those are not fenced.
 
-    `on_tracked` is told what is tracked, page by page.
+    The former were dropped and come back from the source. Of the latter nothing is known and nothing dropped: whoever
+    looks later fences them first (`phantoms.py`). `on_tracked` is told what is tracked, page by page.
 
     Only pools that something is tracked for are fenced, however many others there are. That is enough: an older owner
     submits nothing that it has not tracked before, under the name of the pool that it goes to, and forgets it again
@@ -43,22 +44,38 @@ async def take_over(
     async for page in queue.all_tracked():
         on_tracked(page)
         codes |= {tracked.pool for tracked in page}
-    await _fence(client, queue, sorted(codes))
+    silent = await _fence_all(client, queue, sorted(codes))
     failpoint.hit("fenced-pools")
     lost: list[Tracked] = []
     async for page in queue.all_tracked():
-        lost += await lost_of(client, queue, page)
+        lost += await lost_of(client, queue, [tracked for tracked in page if tracked.pool not in silent])
     dropped = await drop(queue, source, lost)
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
-    return dropped
+    return dropped, silent
 
 
-async def _fence(client: Client, queue: Queue, codes: Sequence[str]) -> None:
+async def _fence_all(client: Client, queue: Queue, codes: Sequence[str]) -> set[str]:
+    silent: set[str] = set()
     for first in range(0, len(codes), _AT_ONCE):
         part = codes[first : first + _AT_ONCE]
-        if not all(await asyncio.gather(*(Pool(client, code).fence(queue.name, queue.epoch) for code in part))):
-            raise Fenced(f"queue {queue.name} has another owner")
+        answers = await asyncio.gather(*(_answers(client, queue, code) for code in part))
+        silent.update(code for code, answered in zip(part, answers, strict=True) if not answered)
+    return silent
+
+
+async def _answers(client: Client, queue: Queue, code: str) -> bool:
+    try:
+        await fence(client, queue, code)
+    except StateUnavailable as error:
+        log.warning("pool %s does not answer: %s", code, error)
+        return False
+    return True
+
+
+async def fence(client: Client, queue: Queue, code: str) -> None:
+    if not await Pool(client, code).fence(queue.name, queue.epoch):
+        raise Fenced(f"queue {queue.name} has another owner")
 
 
 async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tracked]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alarms import Alarms
 from fleet.delivery.sign import Signer
-from fleet.errors import InvalidConfig
+from fleet.errors import InvalidConfig, StateUnavailable
 from fleet.state.connect import Client
 from fleet.state.known_pools import UNSIGNED
 from fleet.state.observe import secrets_of
@@ -35,6 +35,8 @@ class Signatures:
         self._signers: dict[str, Signer | Unsignable] = {}
         self._files: dict[str, tuple[str, tuple[int, int, int]]] = {}
         """Code → the file its secret is in, and which state of it was read."""
+        self.unread: set[str] = set()
+        """Pools that sign, we do not know yet with what."""
 
     def of(self, code: str) -> Signer | Unsignable | None:
         return self._signers.get(code)
@@ -42,15 +44,18 @@ class Signatures:
     async def follow(self, marks: Mapping[str, str]) -> None:
         """Settings of these pools are read where their mark is another one (`known_pools.py`), files when they changed.
 
+        Those that a node of a Cluster does not tell just now are in `unread`, and asked for again with the next call.
         Some hundred pools at a time: whoever follows them has other things to do on the same loop.
         """
         if marks is not self._marks:  # nobody changes one that was passed in
             for code in self._marks.keys() - marks.keys():
                 self._forget(code)
             changed = [code for code, mark in marks.items() if self._marks.get(code) != mark]
+            self.unread = set()
             for first in range(0, len(changed), _AT_ONCE):
                 await self._look_at(changed[first : first + _AT_ONCE], marks)
-            self._marks = marks
+            unread = self.unread
+            self._marks = {code: mark for code, mark in marks.items() if code not in unread} if unread else marks
         for number, (code, (path, read)) in enumerate(list(self._files.items()), start=1):
             state = _state(path)
             if state != read:
@@ -60,15 +65,33 @@ class Signatures:
                 await asyncio.sleep(0)
 
     async def _look_at(self, changed: list[str], marks: Mapping[str, str]) -> None:
-        found = await secrets_of(self._client, [code for code in changed if marks[code] != UNSIGNED])
+        found = await self._secrets_of([code for code in changed if marks[code] != UNSIGNED])
         for code in changed:
-            secret, secret_file = found.get(code, ("", ""))
             self._forget(code)
+            if code in self.unread:
+                self._signers[code] = Unsignable(f"what pool {code} signs with cannot be read from Redis")
+                continue
+            secret, secret_file = found.get(code, ("", ""))
             if secret:
                 self._signers[code] = Signer(secret)
             if secret_file:
                 self._files[code] = (secret_file, _state(secret_file))
                 self._signers[code] = self._read(code, secret_file)
+
+    async def _secrets_of(self, codes: Sequence[str]) -> dict[str, tuple[str, str]]:
+        try:
+            return await secrets_of(self._client, codes)
+        except StateUnavailable:
+            answers = await asyncio.gather(*(secrets_of(self._client, [c]) for c in codes), return_exceptions=True)
+        found: dict[str, tuple[str, str]] = {}
+        for code, answer in zip(codes, answers, strict=True):
+            if isinstance(answer, StateUnavailable):
+                self.unread.add(code)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found |= answer
+        return found
 
     def _forget(self, code: str) -> None:
         self._signers.pop(code, None)

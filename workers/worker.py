@@ -240,7 +240,7 @@ class Worker:
                 continue
 
     async def _open_and_close(self) -> None:
-        for count, code in enumerate([code for code in self._ours if code not in self._links], start=1):
+        for count, code in enumerate([code for code in self._ours if self._may_open(code)], start=1):
             if self._stopping:
                 return
             self._open(code)
@@ -252,6 +252,9 @@ class Worker:
                 continue
             self._links.pop(code).look_in(None)
             self._away.discard(code)
+
+    def _may_open(self, code: str) -> bool:
+        return code not in self._links and code not in self._signatures.unread
 
     def _open(self, code: str) -> PoolLink:
         link = self._links[code] = PoolLink(

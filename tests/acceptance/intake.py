@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
+from coordinator.submit import Submitter
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.lease import Lease
@@ -99,14 +101,24 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
         remembering, queue, counts = SourceWithoutGroups(), Queue(client, "q", epoch=lease.epoch), Counter[str]()
         source = source or remembering
         alarms = Alarms(warnings=Warnings(client), source="us")
-        admission = Admission(
+        submitter = Submitter(
             client=client,
             queue=queue,
             source=source,
             lease=lease,
-            pool_for=lambda code: code if code in pools else DEFAULT_POOL,
             on_room=lambda *_: None,
             full_s=lambda _: QUEUE_FULL_RETRY_S,
+            alarms=alarms,
+            counts=counts,
+            ours=lambda: True,
+            rest=asyncio.sleep,
+        )
+        admission = Admission(
+            queue=queue,
+            source=source,
+            lease=lease,
+            pool_for=lambda code: code if code in pools else DEFAULT_POOL,
+            submitter=submitter,
             alarms=alarms,
             counts=counts,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from tests.servers import RedisCluster, RedisServer, running_redis_cluster
-from tests.stage import QUEUE, Stage, until
+from tests.stage import QUEUE, Member, Stage, until
 from workers.claim import STALL_MS
 
 CONCURRENCY = 2
@@ -31,6 +32,13 @@ SIZES = [
     pytest.param(5, 250, id="short"),
     pytest.param(30, 1_200, id="whole", marks=pytest.mark.long),
 ]
+
+FED = [
+    pytest.param(8, 100, id="short"),
+    pytest.param(30, 100, id="whole", marks=pytest.mark.long),
+]
+HEIR_S = 6.5
+"""A dead owner's lease lapses, and its heir asks the node that hangs, once."""
 
 
 class House:
@@ -58,9 +66,9 @@ class House:
     def all_pools(self) -> list[str]:
         return [code for codes in self.pools.values() for code in codes]
 
-    def start(self, pools: Sequence[str], latency_ms: int) -> None:
+    def start(self, pools: Sequence[str], latency_ms: int, *, capacity: int = 5_000) -> None:
         self.stage.start_endpoint(latency_ms=latency_ms)
-        pool = {"concurrency": CONCURRENCY, "capacity": 5_000}
+        pool = {"concurrency": CONCURRENCY, "capacity": capacity}
         self.stage.write_config([{"code": code, **pool} for code in pools])
         self.stage.start("syncer", "--config", str(self.stage.config))
         self.stage.start("server", "--port", "0")
@@ -71,16 +79,22 @@ class House:
         for _ in range(2):
             self.stage.start("worker")
 
-    def send(self, pools: Sequence[str], each: int) -> None:
-        asyncio.run(self._send(pools, each))
+    def owner(self) -> Member | None:
+        """The coordinator that has the queue."""
+        name = str(self.client.hget(QueueKeys(QUEUE).owner, "owner"))
+        return next((m for m in self.stage.members if f"-{m.process.pid}-" in name), None)
 
-    async def _send(self, pools: Sequence[str], each: int) -> None:
+    def send(self, pools: Sequence[str], each: int, *, mixed: bool = False) -> None:
+        """`mixed`: one for each pool in turn, and not all that are for one after the other."""
+        asyncio.run(self._send([pools] * each if mixed else [[code] * each for code in pools]))
+
+    async def _send(self, batches: Sequence[Sequence[str]]) -> None:
         publisher = open_publisher(self.stage.queue_uri)
         await publisher.open()
         journal = Journal(self.stage.sent_journal)
-        for code in pools:
+        for codes in batches:
             batch = []
-            for _ in range(each):
+            for code in codes:
                 # Each of its own group: the queue shows no more of one that is out, and the pools are to be full.
                 name, group = f"message-{self.sent:07d}", f"{code}-{self.sent}"
                 body = {
@@ -163,6 +177,48 @@ def test_pools_of_the_other_nodes_never_stop(tmp_path: Path, seconds: int, laten
             print(f"resumed after {resumed_s:.2f} s; longest pause of a healthy pool {max(gaps.values()):.2f} s")
             assert max(gaps.values()) < GAP_S, gaps
             assert resumed_s < RESUMES_S
+            house.judge(len(stopped) * CONCURRENCY * (2 + STALL_MS / latency_ms))
+        finally:
+            house.stage.stop()
+            house.client.close()
+
+
+@pytest.mark.parametrize("heir", [False, True], ids=["", "heir"])
+@pytest.mark.parametrize(("seconds", "latency_ms"), FED)
+def test_a_queue_that_feeds_pools_on_all_nodes_is_read_on_while_one_hangs(
+    tmp_path: Path, seconds: int, latency_ms: int, heir: bool
+) -> None:
+    """Its pools hold work for a second or two. `heir`: its owner is killed meanwhile."""
+    with running_redis_cluster() as cluster:
+        house = House(tmp_path, cluster)
+        busy = {house.node_of(FleetKeys.config), house.node_of(QueueKeys(QUEUE).tracked)}
+        node = next(node for node in cluster.nodes if node.port not in busy)
+        stopped = house.pools[node.port]
+        healthy = [code for code in house.all_pools if code not in stopped]
+        a_second = 1000 / latency_ms * CONCURRENCY
+        try:
+            house.start(house.all_pools, latency_ms, capacity=50)
+            house.send(house.all_pools, round((seconds + 6) * a_second), mixed=True)
+            house.deliver()
+            until(lambda: all(house.ends(house.all_pools).values()), 30, house.describe, every_s=0.1)
+            owner = None
+            if heir:
+                until(lambda: house.owner() is not None, 10, house.describe)
+                owner = house.owner()
+                assert owner is not None
+                killing = threading.Timer(seconds / 3, owner.kill)
+                killing.start()
+            from_ms, to_ms = _freeze(node, seconds)
+            if owner is not None:
+                killing.join()
+                house.stage.members.remove(owner)
+            until(lambda: all(house.ends(stopped, to_ms).values()), 30, house.describe, every_s=0.05)
+            resumed_s = max(times[0] for times in house.ends(stopped, to_ms).values()) / 1000 - to_ms / 1000
+            gaps = {code: longest_gap_s(times, from_ms, to_ms) for code, times in house.ends(healthy).items()}
+            print(f"resumed after {resumed_s:.2f} s; longest pause of a healthy pool {max(gaps.values()):.2f} s")
+            assert max(gaps.values()) < GAP_S + heir * HEIR_S, gaps
+            assert resumed_s < RESUMES_S
+            until(house.is_drained, 120, house.describe, every_s=0.1)
             house.judge(len(stopped) * CONCURRENCY * (2 + STALL_MS / latency_ms))
         finally:
             house.stage.stop()

@@ -13,6 +13,7 @@ from fleet import signatures
 from fleet.alarms import Alarms
 from fleet.config import PoolConfig, RouterConfig
 from fleet.delivery.sign import Signer
+from fleet.errors import StateUnavailable
 from fleet.signatures import Signatures, Unsignable
 from fleet.state.connect import Client
 from fleet.state.keys import FleetKeys
@@ -142,3 +143,24 @@ async def test_a_pool_that_an_earlier_version_made_known_is_read_at_each_revisio
     await Registry(world.client).add_pools({"NEW": UNSIGNED})
     assert await world.signs_with("OLD", "two")
     assert await world.signer("NEW") is None
+
+
+async def test_what_one_node_does_not_tell_is_asked_for_again_and_keeps_no_other_pool_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = {"AWAY"}
+
+    async def of_nodes_that_answer(client: Client, codes: Sequence[str]) -> dict[str, tuple[str, str]]:
+        if silent.intersection(codes):
+            raise StateUnavailable
+        return await secrets_of(client, codes)
+
+    monkeypatch.setattr(signatures, "secrets_of", of_nodes_that_answer)
+    await world.publish(pool("AWAY", "whsec_AAAA"), pool("HERE", "whsec_BBBB"), pool("PLAIN"))
+    assert await world.signs_with("HERE", "whsec_BBBB")
+    assert await world.signer("PLAIN") is None
+    assert isinstance(await world.signer("AWAY"), Unsignable), "it may not leave unsigned"
+    assert world.signatures.unread == {"AWAY"}
+    silent.clear()
+    assert await world.signs_with("AWAY", "whsec_AAAA")
+    assert world.signatures.unread == set()

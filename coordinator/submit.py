@@ -1,0 +1,239 @@
+"""Brings what was tracked to its pools, each pool's messages in their order, and gives back what did not fit.
+
+A pool that does not answer holds up no other: what is for it waits here, tracked and kept invisible, and goes in as
+soon as it answers. So one node of a Cluster may hang, and a queue that feeds pools on all of them is read on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+
+from coordinator.route import Routed
+from coordinator.takeover import lost_of
+from fleet.alarms import Alarms
+from fleet.errors import Fenced, StateUnavailable
+from fleet.lease import Lease
+from fleet.outcome import CASCADE_RETRY_S
+from fleet.sources.base import Held, Source
+from fleet.state.connect import Client
+from fleet.state.entry import Entry
+from fleet.state.pool import AWAY_GRACE_MS, Pool
+from fleet.state.queue import Queue, Tracking
+from fleet.tasks import cancel
+
+log = logging.getLogger("fleet.coordinator")
+
+NO_SUCH_POOL_RETRY_S = 1
+"""A pool that the configuration names and Redis does not know yet, or that is just being removed."""
+SUBMIT_MOST = 500
+"""Entries a call: a script is not interrupted, and others wait for it."""
+PATIENCE_S = 1.0
+"""So long a batch waits for a pool that does not answer."""
+LATE_MOST = 5000
+"""Messages that wait for such pools. With more of them the queue is read no further."""
+_AGAIN_S, _IDLE_S = 0.25, 1.0
+FULL_TOLD_EVERY_S = 10.0
+_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
+
+Share = list[tuple[Routed, Tracking]]
+"""What of a batch goes to one pool."""
+Returned = list[tuple[Routed, Tracking, int]]
+"""What a pool did not take, each with the seconds after which it may come again."""
+
+
+class Submitter:
+    """Submits for one queue, while its lease is held."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        queue: Queue,
+        source: Source,
+        lease: Lease,
+        on_room: Callable[[str, int, int], None],
+        full_s: Callable[[str], int],
+        alarms: Alarms,
+        counts: Counter[str],
+        ours: Callable[[], bool],
+        rest: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`rest`: wait for so many seconds, or until we are stopped."""
+        self._client = client
+        self._queue = queue
+        self._source = source
+        self._lease = lease
+        self._on_room = on_room
+        self._full_s = full_s
+        self._alarms = alarms
+        self._counts = counts
+        self._ours = ours
+        self._rest = rest
+        self._grace_ms = max(source.visibility_ms, source.crash_wait_ms) + AWAY_GRACE_MS
+        self._pools: dict[str, Pool] = {}
+        self._told_full: dict[str, tuple[float, int]] = {}
+        """Pool → when the log was told that it is full, and how many messages it refused since."""
+        self._late: dict[str, deque[tuple[Share, str]]] = {}
+        """Pools that do not answer, and what is to go to each, with its batch. The first was asked for already."""
+        self._catching_up: set[asyncio.Task[None]] = set()
+
+    async def bring(self, by_pool: dict[str, Share], batch_id: str) -> Returned:
+        """Returns what the pools that answered did not take."""
+        calling: dict[str, asyncio.Task[Returned]] = {}
+        for code, share in by_pool.items():
+            if code in self._late:
+                self._late[code].append((share, batch_id))
+            else:
+                calling[code] = asyncio.create_task(self._submit(code, share, batch_id))
+        if not calling:
+            return []
+        try:
+            await asyncio.wait(calling.values(), timeout=PATIENCE_S)
+        except asyncio.CancelledError:
+            await cancel(calling.values())
+            raise
+        returned: Returned = []
+        errors: list[BaseException] = []
+        for code, call in calling.items():
+            error = call.exception() if call.done() else None
+            if not call.done() or isinstance(error, StateUnavailable):
+                log.warning("pool %s does not answer: what %s has for it waits", code, self._queue.name)
+                self._late[code] = deque([(by_pool[code], batch_id)])
+                self._catching_up.add(asyncio.create_task(self._catch_up(code, call)))
+            elif error is not None:
+                errors.append(error)
+            else:
+                returned += call.result()
+        if errors:
+            raise errors[0]
+        return returned
+
+    @property
+    def late(self) -> int:
+        """How many messages wait for pools that do not answer."""
+        return sum(len(share) for waiting in self._late.values() for share, _ in waiting) if self._late else 0
+
+    async def run(self) -> None:
+        """Ends with an error that says that the queue is not ours any more, like all that is done for it."""
+        while self._ours():
+            ended = [task for task in self._catching_up if task.done()]
+            self._catching_up.difference_update(ended)
+            for task in ended:
+                task.result()
+            await self._rest(_AGAIN_S if self._catching_up else _IDLE_S)
+        if self._catching_up:
+            await asyncio.wait(self._catching_up)
+
+    async def give_back(self, returned: Returned) -> None:
+        looked_into = self._source.is_looked_into
+        hidden_ms = {} if looked_into else {r.received.broker_id: seconds * 1000 for r, _, seconds in returned}
+        gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned], hidden_ms=hidden_ms)
+        if not self._lease.held:
+            raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
+        await self._source.nack(
+            [
+                (Held(r.received.broker_id, gone[r.received.broker_id]), seconds * 1000)
+                for r, _, seconds in returned
+                if r.received.broker_id in gone
+            ]
+        )
+
+    # One pool -------------------------------------------------------------------------------------
+
+    async def _catch_up(self, code: str, calling: asyncio.Task[Returned]) -> None:
+        waiting = self._late[code]
+        try:
+            returned: Returned | None = await calling
+        except StateUnavailable:
+            returned = None
+        while self._ours():
+            if returned is not None:
+                waiting.popleft()
+                if returned:
+                    await self.give_back(returned)
+                if not waiting:
+                    del self._late[code]
+                    log.info("pool %s answers again", code)
+                    return
+            share, batch_id = waiting[0]
+            try:
+                returned = await self._submit(code, await self._not_there(share), batch_id)
+            except StateUnavailable:
+                returned = None
+                await self._rest(_AGAIN_S)
+
+    async def _not_there(self, share: Share) -> Share:
+        """Of what was submitted with no answer: what did not arrive. The rest is under way, or over by now."""
+        ids = [r.received.broker_id for r, _ in share]
+        tracked = [one for one in await self._queue.tracked(ids) if one is not None]
+        lost = {(one.broker_id, one.token) for one in await lost_of(self._client, self._queue, tracked)}
+        # What was settled between the two looks stands in no pool, and is not under way.
+        tracked = [one for one in await self._queue.tracked(ids) if one is not None and one.state == "t"]
+        lost &= {(one.broker_id, one.token) for one in tracked}
+        return [(r, t) for r, t in share if (r.received.broker_id, t.token) in lost]
+
+    async def _submit(self, code: str, share: Share, batch_id: str) -> Returned:
+        pool = self._pools.get(code)
+        if pool is None:
+            pool = self._pools[code] = Pool(self._client, code)
+        name, entries = self._queue.name, self._entries(share, batch_id)
+        returned: Returned = []
+        full_s = self._full_s(code)
+        for first in range(0, len(entries), SUBMIT_MOST):
+            part = entries[first : first + SUBMIT_MOST]
+            answer = await pool.submit(name, self._queue.epoch, part, full_s=full_s, grace_ms=self._grace_ms)
+            if answer.tag == "stale":
+                raise Fenced(f"queue {name} has another owner")
+            waits_s = dict.fromkeys(answer.cascaded, CASCADE_RETRY_S)
+            waits_s |= {i: math.ceil(ms / 1000) for i, ms in answer.behind.items()}
+            returned += [(*share[first + i], waits_s[i]) for i in sorted(waits_s)]
+            if answer.tag != "ok":
+                return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
+            self._on_room(code, answer.room, len(part))
+            if answer.accepted < len(part):
+                over = len(entries) - first - answer.accepted
+                self._counts["refused"] += over
+                self._tell_full(code, over, full_s)
+                self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
+                # All behind the first refusal goes back, or a group's later messages would overtake.
+                return returned + [(r, t, full_s) for r, t in share[first + answer.accepted :]]
+        return returned
+
+    def _entries(self, share: Share, batch_id: str) -> list[Entry]:
+        holds_groups, now_ms, name = self._source.holds_groups, time.time_ns() // 1_000_000, self._queue.name
+        return [
+            Entry(
+                name,
+                r.received.broker_id,
+                t.token,
+                batch_id,
+                r.lane,
+                r.group,
+                now_ms,
+                r.message.id,
+                r.message.mediation_target,
+                r.message.auth_token,
+                # A group that stands in the body alone is none to the source.
+                holds_groups and r.received.group is not None,
+                r.message.high_priority,
+                _POLICY[r.message.dispatch_mode],
+                self._source.shows_in_order,
+            )
+            for r, t in share
+        ]
+
+    def _tell_full(self, code: str, refused: int, full_s: int) -> None:
+        """In the log at once, and from then on now and then: a slow pool refuses a part of every batch."""
+        now_s = time.monotonic()
+        told_s, since_then = self._told_full.get(code, (-FULL_TOLD_EVERY_S, 0))
+        if now_s - told_s < FULL_TOLD_EVERY_S:
+            self._told_full[code] = told_s, since_then + refused
+            return
+        self._told_full[code] = now_s, 0
+        text = "pool %s is full: %d messages of %s go back for %d s"
+        log.warning(text, code, since_then + refused, self._queue.name, full_s)
