@@ -98,7 +98,7 @@ class Consumer:
             source=source,
             lease=lease,
             on_room=self._on_room,
-            full_s=rooms.full_s,
+            put_off=rooms.put_off,
             alarms=alarms,
             counts=self.counts,
             ours=self._ours,

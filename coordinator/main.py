@@ -11,7 +11,8 @@ import uvloop
 
 from coordinator.directory import Directory
 from coordinator.lead import Lead
-from coordinator.room import Limits, Rooms
+from coordinator.put_off import Limits
+from coordinator.room import Rooms
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet import failpoint
 from fleet.alarms import Alarms

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator.put_off import Limits, PutOff
 from fleet.clock import Clock
 from fleet.errors import StateUnavailable
-from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE, Pool
 from fleet.tasks import cancel
@@ -30,14 +30,6 @@ _SWEEP_S = 1.0  # a lost signal costs this long
 _LEAST_S = 0.05
 _GLANCE_S = 0.1
 """Of a few groups a pool may be through with all that it has sooner than it has room for a batch more, and says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a pool takes, and how much of that it works on."""
-
-    capacity: int
-    concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +97,12 @@ class Rooms:
         self._short_since: dict[str, float] = {}
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
-        self._fed: dict[str, tuple[float, int]] = {}
-        """When a pool was given messages last, and the room that left."""
-        self._pace: dict[str, float] = {}
-        """Messages a ms that a pool was seen to get through."""
+        self.put_off = PutOff(limits_of)
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
     def note(self, code: str, room: int) -> None:
-        """After it was given messages."""
         self._room[code] = room
-        self._fed[code] = self._clock.boot_ms(), room
-
-    def full_s(self, code: str) -> int:
-        """When what a full pool refuses should come again: once a quarter of it is free, by its pace as it was seen.
-
-        Put off for longer, its messages would be away while it has nothing to do. All of them at once, as they keep
-        their order so; what there is no room for then is not asked for, and waits where it is.
-        """
-        pace = self._pace.get(code, 0.0)
-        quarter_ms = self._limits_of(code).capacity / 4 / pace if pace else math.inf
-        return max(MIN_RETRY_S, math.ceil(min(quarter_ms / 1000, QUEUE_FULL_RETRY_S)))
 
     def forget(self) -> None:
         """Pools were changed: what they had room for they may not have any more.
@@ -187,7 +164,7 @@ class Rooms:
             if room.short_ms is None and room.share >= SOME_SHARE:
                 pool = Pool(self._client, code)
                 free = known[code] = (await _answers({code: pool.room()}))[code]
-                self._watch_pace(code, free, room.limits)
+                self.put_off.seen(code, free)
                 seen[code] = replace(room, free=free)
                 if by_groups:
                     # A wait may be as long as what is there of a group: others have to stand behind those at work.
@@ -221,7 +198,7 @@ class Rooms:
                 asking[code] = Pool(self._client, code).room(max(worth[code], min(needed, quarter)))
         for code, free in (await _answers(asking)).items():
             known[code] = free
-            self._watch_pace(code, free, looked[code])
+            self.put_off.seen(code, free)
             if free < worth[code]:
                 self._short_since.setdefault(code, self._clock.boot_ms())
         for code in shares:
@@ -238,20 +215,6 @@ class Rooms:
             )
             for code, limits in looked.items()
         }, now_ms
-
-    def _watch_pace(self, code: str, free: int, limits: Limits) -> None:
-        if code not in self._fed:
-            return
-        fed_ms, left = self._fed[code]
-        took_ms, done, known = self._clock.boot_ms() - fed_ms, free - left, self._pace.get(code, 0.0)
-        if took_ms < _LEAST_S * 1000:
-            return
-        if done <= 0:
-            self._pace[code] = min(known, 1 / took_ms)  # the next may be done in a moment
-        elif free < limits.capacity:
-            self._pace[code] = done / took_ms
-        else:
-            self._pace[code] = max(known, done / took_ms)  # it was through with it at some time before
 
     async def _memory_short(self) -> bool:
         """Redis is nearly full: what is in flight has to be settled first."""

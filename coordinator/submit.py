@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
+from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import lost_of
 from fleet.alarms import Alarms
@@ -57,7 +58,7 @@ class Submitter:
         source: Source,
         lease: Lease,
         on_room: Callable[[str, int, int], None],
-        full_s: Callable[[str], int],
+        put_off: PutOff,
         alarms: Alarms,
         counts: Counter[str],
         ours: Callable[[], bool],
@@ -69,7 +70,7 @@ class Submitter:
         self._source = source
         self._lease = lease
         self._on_room = on_room
-        self._full_s = full_s
+        self._put_off = put_off
         self._alarms = alarms
         self._counts = counts
         self._ours = ours
@@ -183,7 +184,7 @@ class Submitter:
             pool = self._pools[code] = Pool(self._client, code)
         name, entries = self._queue.name, self._entries(share, batch_id)
         returned: Returned = []
-        full_s = self._full_s(code)
+        full_s = self._put_off.seconds(code)
         for first in range(0, len(entries), SUBMIT_MOST):
             part = entries[first : first + SUBMIT_MOST]
             answer = await pool.submit(name, self._queue.epoch, part, full_s=full_s, grace_ms=self._grace_ms)
@@ -195,7 +196,9 @@ class Submitter:
             if answer.tag != "ok":
                 return returned + [(r, t, NO_SUCH_POOL_RETRY_S) for r, t in share[first:]]
             self._on_room(code, answer.room, len(part))
+            self._put_off.seen(code, answer.room + answer.accepted - len(waits_s))
             if answer.accepted < len(part):
+                self._put_off.refused(code)
                 over = len(entries) - first - answer.accepted
                 self._counts["refused"] += over
                 self._tell_full(code, over, full_s)

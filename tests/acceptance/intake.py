@@ -12,12 +12,12 @@ from typing import Any
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
+from coordinator.put_off import Limits, PutOff
 from coordinator.submit import Submitter
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.outcome import QUEUE_FULL_RETRY_S
 from fleet.sources.base import Depth, Held, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
@@ -107,7 +107,7 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
             source=source,
             lease=lease,
             on_room=lambda *_: None,
-            full_s=lambda _: QUEUE_FULL_RETRY_S,
+            put_off=PutOff(lambda _: Limits(50, 1)),
             alarms=alarms,
             counts=counts,
             ours=lambda: True,

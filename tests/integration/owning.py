@@ -13,7 +13,8 @@ from typing import Any
 from coordinator.directory import Directory
 from coordinator.lead import Lead
 from coordinator.publish import Publisher
-from coordinator.room import Limits, Rooms
+from coordinator.put_off import Limits
+from coordinator.room import Rooms
 from fleet import views
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.room import PATIENCE_MS, Limits, Rooms
+from coordinator.put_off import Limits
+from coordinator.room import PATIENCE_MS, Rooms
 from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
@@ -112,22 +113,11 @@ async def test_a_pool_that_is_short_for_longer_than_patience_lasts_is_not_waited
     assert await uneven.asked_for(by_groups=True) > 0
 
 
-async def test_what_a_full_pool_refuses_is_put_off_until_a_quarter_of_it_will_be_free(uneven: Uneven) -> None:
-    rooms, slow = uneven.rooms, uneven.slow
-    rooms.note("SLOW", 0)
-    assert rooms.full_s("SLOW") == 30, "nothing is known of its pace"
-    uneven.clock.now_ms += 4000
-    await uneven._capacity_of(slow, Limits(60, 2))  # as if it were through with ten
+async def test_a_look_that_finds_a_pool_idle_shortens_what_it_refuses_is_put_off_for(uneven: Uneven) -> None:
+    rooms = uneven.rooms
+    assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 30]
     await uneven.asked_for()
-    assert rooms.full_s("SLOW") == 5, "2.5 a second, of 50"
-    await submit(slow, in_groups(10, "more"))
-    rooms.note("SLOW", 0)
-    uneven.clock.now_ms += 20_000
-    await uneven.asked_for()
-    assert rooms.full_s("SLOW") == 30, "less than one in 20 seconds"
-    await uneven._capacity_of(slow, Limits(1050, 2))
-    await uneven.asked_for()
-    assert rooms.full_s("SLOW") == 1, "at once would be for ever"
+    assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 15], "one is full, one empty"
 
 
 class ChangedMeanwhile:

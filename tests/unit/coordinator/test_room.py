@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.room import PATIENCE_MS, Limits, Room, Take, Wait, decide
+from coordinator.put_off import Limits
+from coordinator.room import PATIENCE_MS, Room, Take, Wait, decide
 from fleet.state.pool import SHARE
 
 FAST = Room(share=0.5, free=120, limits=Limits(160, 8), short_ms=None, spent_ms=0.0)
