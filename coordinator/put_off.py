@@ -24,7 +24,7 @@ class Limits:
 
 
 class PutOff:
-    """Of each pool, as of its last refusals. All that one call refuses is put off alike, so that it keeps its order."""
+    """Of each pool, as of its refusals; the first is half a minute. All that one call refuses is put off alike, so that it keeps its order."""
 
     def __init__(self, limits_of: Callable[[str], Limits]) -> None:
         self._limits_of = limits_of
@@ -33,6 +33,8 @@ class PutOff:
 
     def seen(self, code: str, free: int) -> None:
         """How much room it had: with less to do than it could work on it was idle, in part."""
+        if code not in self._seconds:
+            return  # it refused nothing yet
         limits = self._limits_of(code)
         if free > limits.capacity - limits.concurrency:
             self._was_idle.add(code)

@@ -115,6 +115,8 @@ async def test_a_pool_that_is_short_for_longer_than_patience_lasts_is_not_waited
 
 async def test_a_look_that_finds_a_pool_idle_shortens_what_it_refuses_is_put_off_for(uneven: Uneven) -> None:
     rooms = uneven.rooms
+    for code in ("SLOW", "FAST"):
+        rooms.put_off.refused(code)
     assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 30]
     await uneven.asked_for()
     assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 15], "one is full, one empty"
