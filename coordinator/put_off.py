@@ -24,7 +24,10 @@ class Limits:
 
 
 class PutOff:
-    """Of each pool, as of its refusals; the first is half a minute. All that one call refuses is put off alike, so that it keeps its order."""
+    """Of each pool, as of its refusals; the first is half a minute.
+
+    All that one call refuses is put off alike, so that it keeps its order.
+    """
 
     def __init__(self, limits_of: Callable[[str], Limits]) -> None:
         self._limits_of = limits_of
