@@ -9,7 +9,8 @@ import pytest
 
 from fleet.state.connect import Client, connect
 
-pytest.register_assert_rewrite("tests.lua.stage", "tests.lua.every_call", "tests.lua.model")
+_ASSERTING = ("stage", "every_call", "model", "model_queue", "pool_machine", "queue_machine")
+pytest.register_assert_rewrite(*(f"tests.lua.{name}" for name in _ASSERTING))
 
 from tests.lua.stage import Stage  # noqa: E402  (rewritten on import)
 from tests.simulation.direct import DirectClient  # noqa: E402

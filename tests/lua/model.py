@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from fleet.state.entry import Entry, nack, outbox_item
 from fleet.state.pool import SHARE, Settlement
+from tests.lua.model_away import AwayOfCall, ModelAway, keeps_order, tier_and_lane
 
 RATE_WINDOW_MS = 61_000
 FAILED_BATCH_MS = 60_000
 PROMISE_MS = 30_000
+FULL_MS = 30_000
+FENCED_MOST, FENCED_BACK_MS = 10, 30_000
+SOONEST_MS = 1000
 
 
 @dataclass
@@ -42,6 +46,12 @@ class ModelPool:
     failed: dict[tuple[str, str], int] = field(default_factory=dict)
     permits: list[int] = field(default_factory=list)
     outboxes: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    on_failure: str = "return"
+    away: ModelAway = field(default_factory=ModelAway)
+    tries: dict[str, int] = field(default_factory=dict)
+    """How often a message failed in place."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """How often in a row an endpoint refused the epochs of a lane."""
 
     def waiting(self, group: str, tier: str) -> list[str]:
         return self.lists[tier].get(group, [])
@@ -63,12 +73,13 @@ class ModelPool:
         self.failed = {mark: until - step for mark, until in self.failed.items()}
         self.permits = [at - step for at in self.permits]
         self.promised = self.promised[0], self.promised[1] - step
+        self.away.step_back(step)
 
     @property
     def pool_now_ms(self) -> int:
         return max(self.now_ms, self.clock or 0)
 
-    def configure(self, concurrency: int, capacity: int, rate: int | None) -> None:
+    def configure(self, concurrency: int, capacity: int, rate: int | None, on_failure: str) -> None:
         if rate is not None and self.rate is None:
             # What is under way was begun without a permit.
             self.permits += [self.pool_now_ms] * len(self.leases)
@@ -77,7 +88,7 @@ class ModelPool:
             self.promised = max(promised, self.capacity), self.pool_now_ms + PROMISE_MS
         elif promised <= capacity:
             self.promised = (0, 0)
-        self.concurrency, self.capacity, self.rate = concurrency, capacity, rate
+        self.concurrency, self.capacity, self.rate, self.on_failure = concurrency, capacity, rate, on_failure
 
     def most(self) -> int:
         return max(self.capacity, self.promised[0]) if self.promised[1] > self.pool_now_ms else self.capacity
@@ -87,14 +98,19 @@ class ModelPool:
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.pool_now_ms}
         resting = sum(self.in_place.values())
         share, accepted, cascaded, behind = max(1, min(SHARE, self.most() - resting)), 0, set[int](), dict[int, int]()
+        away = AwayOfCall(self.away, self.pool_now_ms)
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
-            taken, marked, early = self._submit_share(part)
-            if taken < len(part):
+            taken = self._submit_share(part, away)
+            if taken is None:
+                for entry in entries[first:]:
+                    if entry.key not in self.entries and keeps_order(entry, self.on_failure):
+                        away.turned_away(tier_and_lane(entry), entry.key, self.pool_now_ms + FULL_MS)
                 break
-            accepted += taken
-            cascaded |= {first + i for i in marked}
-            behind |= {first + i: ms for i, ms in early.items()}
+            accepted += len(part)
+            cascaded |= {first + i for i in taken[0]}
+            behind |= {first + i: ms for i, ms in taken[1].items()}
+        away.end()
         return accepted, cascaded, behind
 
     def _may_rest(self, lane: str, joining: Sequence[Entry]) -> bool:
@@ -103,30 +119,61 @@ class ModelPool:
         of_all = sum(self.in_place.values()) + sum(entry.lane in self.in_place for entry in joining)
         return of_lane < max(1, self.capacity // 4) and of_all < max(1, self.capacity // 2)
 
-    def _submit_share(self, entries: Sequence[Entry]) -> tuple[int, set[int], dict[int, int]]:
+    def _submit_share(self, entries: Sequence[Entry], away: AwayOfCall) -> tuple[set[int], dict[int, int]] | None:
+        """None where it does not fit."""
         fresh: dict[str, Entry] = {}
         cascaded, behind = set(), {}
+        turned_away: list[tuple[str, str, int]] = []
         for i, entry in enumerate(entries):
             if entry.key in self.entries or entry.key in fresh:
                 continue
+            name = tier_and_lane(entry)
+            older = [key for key in away.before(name) if key not in fresh]
+            older += [key for of, key, _ in turned_away if of == name]
+            may_rest = entry.lane not in self.in_place or self._may_rest(entry.lane, list(fresh.values()))
             if (entry.batch, entry.lane) in self.failed:
                 cascaded.add(i)
-            elif entry.lane in self.in_place and not self._may_rest(entry.lane, list(fresh.values())):
-                behind[i] = max(1000, self.later[entry.lane] - self.pool_now_ms)
-            else:
+            elif may_rest and older[:1] in ([], [entry.key]):
                 fresh[entry.key] = entry
+            else:
+                by_ms = 0 if may_rest else self.later[entry.lane]
+                behind[i] = max(SOONEST_MS, away.wait_ms(name) if may_rest else by_ms - self.pool_now_ms)
+                if older or keeps_order(entry, self.on_failure):
+                    turned_away.append((name, entry.key, by_ms))
         if fresh and len(self.entries) + len(fresh) > self.most():
-            return 0, set(), {}
-        for key, entry in fresh.items():
-            if entry.lane in self.in_place:
-                self.in_place[entry.lane] += 1
-            idle = not self.has_messages(entry.lane) and entry.lane not in self.leases
-            self.entries[key] = entry
-            self.lists["h" if entry.high_priority else "r"].setdefault(entry.lane, []).append(key)
-            if idle:
-                assert entry.lane not in self.later
-                self.ready.append(entry.lane)
-        return len(entries), cascaded, behind
+            return None
+        for entry in fresh.values():
+            away.came(tier_and_lane(entry), [entry.key])
+        for one in turned_away:
+            away.turned_away(*one)
+        for entry in fresh.values():
+            self._join(entry)
+        return cascaded, behind
+
+    def _join(self, entry: Entry) -> None:
+        if entry.lane in self.in_place:
+            self.in_place[entry.lane] += 1
+        idle = not self.has_messages(entry.lane) and entry.lane not in self.leases
+        self.entries[entry.key] = entry
+        self.lists["h" if entry.high_priority else "r"].setdefault(entry.lane, []).append(entry.key)
+        if idle:
+            assert entry.lane not in self.later
+            self.ready.append(entry.lane)
+
+    def recall(self, queue: str) -> list[str]:
+        """What is queued of one queue, but for what is leased: its coordinator stops."""
+        back: list[str] = []
+        for lane in [*self.ready, *(lane for _, lane in sorted((at, lane) for lane, at in self.later.items()))]:
+            for tier in "hr":
+                keys = [key for key in self.waiting(lane, tier) if self.entries[key].queue == queue]
+                expected = self.away.lanes.get(tier + lane)
+                if expected is not None:
+                    self.away.stood_before(tier + lane, keys, expected.by_ms)
+                back += [outbox_item(self._forget(key), "") for key in keys]
+        self.ready = [lane for lane in self.ready if self.has_messages(lane)]
+        for lane in [lane for lane in self.later if not self.has_messages(lane)]:
+            del self.later[lane], self.in_place[lane]
+        return back
 
     # Settle -------------------------------------------------------------------------------------
 
@@ -150,6 +197,7 @@ class ModelPool:
                 continue
             if self._take(settlement, lease.tier):
                 settled.update(settlement.items)
+                self.refusals.pop(settlement.group, None)
                 if "\x1f" in settlement.release:
                     cascaded += self._cascade(settlement)
             if settlement.release == "keep":
@@ -162,7 +210,7 @@ class ModelPool:
                     if settlement.release == "ready" or "\x1f" in settlement.release:
                         again.append(settlement.group)
                     else:
-                        cascaded += self._rest(settlement.group, int(settlement.release))
+                        cascaded += self._wait(settlement.group, lease.tier, settlement.release)
         settled.update(cascaded)
         if settled:
             assert call not in outbox, "a call settles once"
@@ -170,19 +218,40 @@ class ModelPool:
         self.ready += again
         return refused, yields, cascaded
 
-    def _rest(self, lane: str, delay_ms: int) -> list[str]:
+    def _wait(self, lane: str, tier: str, release: str) -> list[str]:
+        """For the ms that the release says, behind a letter: `h` for a head that failed, `f` for a refused epoch."""
+        delay_ms = int(release.lstrip("hf"))
+        back_ms, stays = delay_ms, True
+        if release.startswith("h") and self.waiting(lane, tier):
+            head = self.waiting(lane, tier)[0]
+            self.tries[head] = self.tries.get(head, 0) + 1
+        if release.startswith("f"):
+            self.refusals[lane] = self.refusals.get(lane, 0) + 1
+            stays, back_ms = self.refusals[lane] < FENCED_MOST, max(delay_ms, FENCED_BACK_MS)
+        items = self._rest(lane, delay_ms, back_ms, stays)
+        if release.startswith("f") and not self.has_messages(lane):
+            del self.refusals[lane]
+        return items
+
+    def _rest(self, lane: str, delay_ms: int, back_ms: int, stays: bool) -> list[str]:
         """It waits in place with its share of the pool; the end of it, or all of it, goes back."""
         most = min(max(1, self.capacity // 4), max(1, self.capacity // 2) - sum(self.in_place.values()))
-        high = list(self.waiting(lane, "h"))
-        stay = max(most - len(high), 0 if high else 1)
-        back = self.waiting(lane, "r")[stay:] if most >= 1 else high + self.waiting(lane, "r")
-        items = [outbox_item(self.entries[key], nack(delay_ms)) for key in back]
-        for key in list(back):
-            self._forget(key)
-        if self.has_messages(lane):
-            self.later[lane] = self.now_ms + delay_ms
-            self.in_place[lane] = len(self.waiting(lane, "h")) + len(self.waiting(lane, "r"))
+        if not stays or most < 1:
+            return self._send_back(lane, "h", 0, back_ms) + self._send_back(lane, "r", 0, back_ms)
+        high = len(self.waiting(lane, "h"))
+        items = self._send_back(lane, "r", max(most - high, 0 if high else 1), delay_ms)
+        self.later[lane] = self.now_ms + delay_ms
+        self.in_place[lane] = high + len(self.waiting(lane, "r"))
         return items
+
+    def _send_back(self, lane: str, tier: str, stay: int, delay_ms: int) -> list[str]:
+        """All behind the first few; where their order is promised, whatever is newer waits for them."""
+        back = [self.entries[key] for key in self.waiting(lane, tier)[stay:]]
+        ordered = [entry.key for entry in back if keeps_order(entry, self.on_failure)]
+        self.away.stood_before(tier + lane, ordered, self.now_ms + delay_ms)
+        for entry in back:
+            self._forget(entry.key)
+        return [outbox_item(entry, nack(delay_ms)) for entry in back]
 
     def _take(self, settlement: Settlement, tier: str) -> bool:
         keys = self.waiting(settlement.group, tier)
@@ -205,12 +274,14 @@ class ModelPool:
                     self._forget(key)
         return items
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str) -> Entry:
         entry = self.entries.pop(key)
+        self.tries.pop(key, None)
         tier = self.lists["h" if entry.high_priority else "r"]
         tier[entry.lane].remove(key)
         if not tier[entry.lane]:
             del tier[entry.lane]
+        return entry
 
     # Claim --------------------------------------------------------------------------------------
 
