@@ -6,6 +6,7 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
+from fleet.state.operate import PoolByHand
 from fleet.state.pool import Settlement, held
 from fleet.state.registry import Registry
 from tests.lua.stage import (
@@ -108,6 +109,27 @@ async def test_a_step_before_the_next_call_of_a_worker_is_seen_by_who_submits(st
     stage.advance(-HOUR_MS)
     answer = await pool.submit("q", OWNER_EPOCH, in_group(2))
     assert answer.behind == {1: 5_000}
+
+
+async def test_who_may_not_skip_is_told_when_by_the_clock_there_is_now(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    (head,) = (await claim_one(pool)).entries
+    stage.advance(-HOUR_MS)
+    done = await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).skip(head, "{}")
+    assert (done.tag, done.until_ms) == ("leased", stage.now_ms + TTL_MS)
+
+
+async def test_a_lease_that_had_lapsed_before_the_step_keeps_nobody_from_skipping(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=101)
+    await submit(pool, in_groups(101))
+    heads = {claimed.group: claimed.entries[0] for claimed in await claim(pool, 101, worker="dead")}
+    stage.advance(TTL_MS)
+    await pool.exchange("w", ttl_ms=TTL_MS)
+    ((left, _),) = await stage.client.zrange(pool.keys.leases, 0, -1, withscores=True)  # it looks at a hundred a call
+    stage.advance(-HOUR_MS)
+    done = await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).skip(heads[left], "{}")
+    assert done.tag == "skipped"
 
 
 async def test_epochs_rise_all_the_same(stage: Stage) -> None:

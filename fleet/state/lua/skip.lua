@@ -1,5 +1,5 @@
 -- skip: put the message at the head of a group aside, unless somebody delivers it now.
--- WITH rest wake
+-- WITH rest wake clock
 -- KEYS settings ready entries leases owners later in_place high tries outboxes outbox regular_group high_group
 -- ARGV now_ms operator group key value letter
 --   operator: in whose outbox it stands until it has reached its queue; key and value: of the entry that is meant
@@ -7,10 +7,13 @@
 --   tag: `skipped`; `leased` until then, if not renewed; `changed`: that message is not at the head (any more)
 local settings, ready, entries, leases, owners, later, in_place, high, tries, outboxes, outbox, regular_group,
   high_group = unpack(KEYS)
-local now, operator, group, key, value = time_ms(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local operator, group, key, value = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now = pool_time(ARGV[1], redis.call('HGET', settings, 'clock'))
 
 local deadline = redis.call('ZSCORE', leases, group)
-if deadline and tonumber(deadline) > now then return { 'leased', deadline } end
+if deadline and tonumber(deadline) > now then
+  return { 'leased', text(time_ms(ARGV[1]) + tonumber(deadline) - now) }
+end
 local is_high = redis.call('EXISTS', high_group .. group) == 1
 local list = (is_high and high_group or regular_group) .. group
 if redis.call('LINDEX', list, 0) ~= key or redis.call('HGET', entries, key) ~= value then return { 'changed', '' } end
