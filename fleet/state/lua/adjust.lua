@@ -41,8 +41,7 @@ end
 -- Half a revision above its own: who publishes that one again changes nothing here, the next one does. A pool that is
 -- configured no more needs no such mark: who publishes keeps what it has, and with the mark it would never be removed.
 if not adjusted and not given_up then redis.call('HSET', settings, 'revision', is[5] .. '.5') end
-local code = string.match(settings, '^{p:(.*)}:settings$')
-if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'fleet:room', code) end
+if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'fleet:room', code_of(settings)) end
 tell_holders(settings, leases, rate, is[3] and not had_rate, now)
 -- As when the configuration drops it: nobody waits in a pool that is to become empty.
 if ARGV[4] == '1' then

@@ -34,7 +34,7 @@ redis.call('PERSIST', epochs)
 tell_holders(settings, leases, rate, ARGV[5] ~= '' and not was[5], now)
 -- Somebody may wait for room that a raised capacity gives.
 if redis.call('HDEL', settings, 'waiting') == 1 then
-  redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))
+  redis.call('PUBLISH', 'fleet:room', code_of(settings))
 end
 -- What waits for another try gets it at once: a pool that is going away returns what fails to its source.
 if ARGV[7] ~= '' then

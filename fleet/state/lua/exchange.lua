@@ -237,7 +237,7 @@ if config[4] and #gone > 0 then
   local room = tonumber(config[5]) - redis.call('HLEN', entries)
   if room >= tonumber(config[4]) then
     redis.call('HDEL', settings, 'waiting')
-    redis.call('PUBLISH', 'fleet:room', string.match(settings, '^{p:(.*)}:settings$'))
+    redis.call('PUBLISH', 'fleet:room', code_of(settings))
   end
 end
 

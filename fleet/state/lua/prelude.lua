@@ -10,6 +10,11 @@ local function time_ms(passed)
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
+-- The code of the pool that these settings are of: its channels are named by it.
+local function code_of(settings)
+  return string.match(settings, '^{p:(.*)}:settings$')
+end
+
 -- Epochs are microseconds (16 digits): Lua's own formatting would write an exponent.
 local function text(number)
   return string.format('%.0f', number)

@@ -30,7 +30,6 @@ if deadline then
 end
 local waited = redis.call('ZSCORE', later, group)
 if waited then rise(later, in_place, { group }) end
-local code = string.match(settings, '^{p:(.*)}:settings$')
 if redis.call('EXISTS', regular_group .. group, high_group .. group) == 0 then
   redis.call('LREM', ready, 0, group)
 elseif waited or deadline then
@@ -43,6 +42,6 @@ redis.call('SADD', outboxes, operator)
 local config = redis.call('HMGET', settings, 'waiting', 'capacity')
 if config[1] and tonumber(config[2]) - redis.call('HLEN', entries) >= tonumber(config[1]) then
   redis.call('HDEL', settings, 'waiting')
-  redis.call('PUBLISH', 'fleet:room', code)
+  redis.call('PUBLISH', 'fleet:room', code_of(settings))
 end
 return { 'skipped', '' }

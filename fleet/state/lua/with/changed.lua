@@ -10,5 +10,5 @@ local function tell_holders(settings, leases, rate, rated, now)
     call_many('LPUSH', rate, taken)
     redis.call('PEXPIRE', rate, 61000)
   end
-  redis.call('PUBLISH', 'fleet:changed', 'pool ' .. string.match(settings, '^{p:(.*)}:settings$'))
+  redis.call('PUBLISH', 'fleet:changed', 'pool ' .. code_of(settings))
 end

@@ -4,10 +4,6 @@
 
 local LANES_EACH = 64 -- what a worker claims with one call
 
-local function code_of(settings)
-  return string.match(settings, '^{p:(.*)}:settings$')
-end
-
 -- The workers from this place on in the pool's order: at least twice as many as were asked before, and as many as so
 -- many lanes are work for.
 local function wake_others(settings, from, lanes)
