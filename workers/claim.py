@@ -18,6 +18,7 @@ from fleet.lease import safe_deadline
 from fleet.state.cluster import PerNode
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
+from fleet.state.scripts import number
 
 if TYPE_CHECKING:
     from fleet.delivery.client import Transfer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fleet.worker")
 
-MAX_CLAIM = 64
+MAX_CLAIM = number("with/wake", "LANES_EACH")
 """Groups a call asks for at most: a reply stays some 100 KB, and other workers get their turn."""
 CHUNK = 16
 """Messages of one group under one lease: a group of many costs one claim in sixteen."""

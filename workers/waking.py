@@ -19,7 +19,7 @@ from workers.homes import HOMES, Globs, Homes
 SWEEP_S = 60.0
 """Each pool is asked this often, by the first of its homes, even if nobody signals. Spread evenly, so that ten thousand
 idle pools cost some 170 calls a second, however many workers there are."""
-_POOLS_A_TURN = 100
+POOLS_A_TURN = 100
 """Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 _RETRY_S = 1.0
 UNPLACED = -1
@@ -111,7 +111,7 @@ class Waking:
                 self._wake(link)
             elif link.place != 0 and was == 0:
                 link.look_in(None)
-            if count % _POOLS_A_TURN == 0:
+            if count % POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
         return ours
 
@@ -189,7 +189,7 @@ class Waking:
             for count, link in enumerate(list(self._links.values()), start=1):
                 if link.place == 0:
                     self._wake(link)
-                if count % _POOLS_A_TURN == 0:
+                if count % POOLS_A_TURN == 0:
                     await asyncio.sleep(0)
 
     async def _sweep(self) -> None:

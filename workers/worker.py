@@ -36,7 +36,7 @@ from workers.gate import Gate
 from workers.mediate import ATTEMPTS, Mediator
 from workers.settle import Reporter, name_of, settle
 from workers.under_way import slow_deliveries
-from workers.waking import UNPLACED, Waking
+from workers.waking import POOLS_A_TURN, UNPLACED, Waking
 
 log = logging.getLogger("fleet.worker")
 
@@ -45,8 +45,6 @@ CALLS_AT_ONCE = 16
 signals were missed. Half of the connections that there are: renewals and outcomes wait behind no claim."""
 _BUSY_AGAIN_S = 1.0
 """A pool that is gone and has a call under way, or something owed, is looked at again so soon."""
-_POOLS_A_TURN = 100
-"""Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 
 
 class Worker:
@@ -244,7 +242,7 @@ class Worker:
             if self._stopping:
                 return
             self._open(code)
-            if count % _POOLS_A_TURN == 0:
+            if count % POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
         for code in [code for code in self._links if code not in self._pools.marks]:
             if self._links[code].busy:

@@ -12,10 +12,9 @@ from fleet.state.keys import PoolKeys
 from fleet.state.observe import pool_settings
 from fleet.state.pool import PoolSettings
 from fleet.state.registry import Registry
-from fleet.state.scripts import SEP
+from fleet.state.scripts import SEP, number
 
-RATE_WINDOW_MS = 61_000
-"""Of `exchange.lua`."""
+RATE_WINDOW_MS = number("with/rate", "RATE_WINDOW_MS")
 _AT_ONCE = 500
 
 Standing = Literal["leased", "lapsed", "waiting", "ready"]

@@ -70,6 +70,13 @@ def _header(source: str, part: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
+def number(part: str, name: str) -> int:
+    """A number that this process goes by as well: it stands in that script."""
+    found = re.search(rf"^local {name} = (\d+)", _read(part), re.MULTILINE)
+    assert found is not None
+    return int(found.group(1))
+
+
 def names() -> list[str]:
     """Every script there is, for tests that look at all of them."""
     files = resources.files("fleet.state").joinpath("lua").iterdir()

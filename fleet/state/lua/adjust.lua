@@ -1,5 +1,5 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
--- WITH changed clock wake
+-- WITH rate changed clock wake
 -- KEYS settings leases ready later in_place rate
 -- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'

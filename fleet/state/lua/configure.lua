@@ -1,5 +1,5 @@
 -- configure: give a pool its settings; an older revision changes nothing.
--- WITH changed clock wake
+-- WITH rate changed clock wake
 -- KEYS settings leases ready epochs later in_place rate
 -- ARGV now_ms revision concurrency capacity rate on_failure draining park_after secret secret_file
 --   rate, draining, secret and secret_file: '' for none

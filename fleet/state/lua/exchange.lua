@@ -1,5 +1,5 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- WITH rest away clock wake
+-- WITH rest away clock rate wake
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
 --   place: of the worker among those that hear of this pool (2: it is no home): the one at 0 says by `due_ms` when it looks next
@@ -24,7 +24,6 @@ local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]
 local quiet, place, call = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
 local trims, settlements = tonumber(ARGV[9]), tonumber(ARGV[10])
 local now = time_ms(ARGV[1])
-local RATE_WINDOW_MS = 61000 -- over 60 s: a delivery may begin a second after its permit, the one after 60 s at once
 local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
 local SWEEP = 100
 local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not take is no business of ours for a while
@@ -318,10 +317,7 @@ if take_groups > 0 then
     call_many('ZADD', leases, deadlines, 2)
     new_due = math.min(new_due, now + ttl_ms)
     call_many('HSET', owners, holder, 2)
-    if permits then
-      for _ = 1, claimed do redis.call('LPUSH', rate, now) end
-      redis.call('PEXPIRE', rate, RATE_WINDOW_MS)
-    end
+    if permits then give_permits(rate, claimed, now) end
   end
 end
 

@@ -4,11 +4,6 @@
 local function tell_holders(settings, leases, rate, rated, now)
   local held = redis.call('ZCARD', leases)
   if held == 0 then return end
-  if rated then
-    local taken = {}
-    for i = 1, held do taken[i] = text(now) end
-    call_many('LPUSH', rate, taken)
-    redis.call('PEXPIRE', rate, 61000)
-  end
+  if rated then give_permits(rate, held, now) end
   redis.call('PUBLISH', 'fleet:changed', 'pool ' .. code_of(settings))
 end
