@@ -20,6 +20,7 @@ from redis.asyncio.client import PubSub
 from redis.asyncio.connection import parse_url
 
 from fleet.state.connections import TIMEOUT_S, Connections, options
+from fleet.state.hear import hear
 from fleet.tasks import cancel
 
 log = logging.getLogger("fleet.redis")
@@ -30,7 +31,6 @@ _PORT = 26379
 ASK_WITHIN_S = 1.0
 """Of all together. One that does not answer keeps nobody waiting who has heard a majority."""
 _SWITCHED = "+switch-master"
-_PING_EVERY_S = 2.5
 _AGAIN_S = 1.0
 _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
@@ -150,17 +150,13 @@ class Sentinels:
             await asyncio.sleep(_AGAIN_S)
 
     async def _hear(self, pubsub: PubSub) -> None:
-        asked = False
-        while True:
-            message = await pubsub.get_message(timeout=_PING_EVERY_S)
-            if message is None:
-                if asked:
-                    raise exceptions.TimeoutError("it is silent")
-                await pubsub.ping()
-            elif message["type"] == "message" and message["data"].startswith(f"{self.address.master} "):
+        def each(message: dict[str, Any]) -> None:
+            if message["type"] == "message" and message["data"].startswith(f"{self.address.master} "):
                 assert self._on_switched is not None
                 self._on_switched()
-            asked = message is None
+
+        await hear(pubsub, each)
+        raise exceptions.TimeoutError("it is silent")
 
     async def _ask(self) -> tuple[str, int]:
         views: list[View] = []

@@ -13,12 +13,9 @@ from redis.asyncio.client import PubSub
 from fleet.errors import StateError, StateUnavailable
 from fleet.state.connect import Client, subscribe_connection, translated
 from fleet.state.connections import Connections, renew
+from fleet.state.hear import PING_EVERY_S, hear
 
-PING_EVERY_S = 2.5
-"""Of silence. A second one without an answer, and the line is dead: some in between drop what idles without a word."""
 _RETRY_S = 0.25
-
-
 _AT_ONCE = 500
 
 
@@ -103,16 +100,10 @@ class Signals:
 
     async def _hear(self, pubsub: PubSub) -> None:
         waiting = len(self._handlers)
-        asked = False
-        while True:
-            message = await pubsub.get_message(timeout=self._ping_every_s)
-            if message is None:
-                if asked:
-                    # Whatever drops this line without a word has dropped the others too.
-                    renew(pubsub.connection_pool)
-                    raise StateUnavailable("Redis is silent")
-                await pubsub.ping()
-            elif message["channel"] not in self._handlers:
+
+        def each(message: dict[str, Any]) -> None:
+            nonlocal waiting
+            if message["channel"] not in self._handlers:
                 self._hear_prefixed(message)
             elif message["type"] == "message":
                 self._handlers[message["channel"]](message["data"])
@@ -120,7 +111,11 @@ class Signals:
                 waiting -= 1
                 if waiting == 0:
                     self._on_subscribed()
-            asked = message is None
+
+        await hear(pubsub, each, ping_every_s=self._ping_every_s)
+        # Whatever drops this line without a word has dropped the others too.
+        renew(pubsub.connection_pool)
+        raise StateUnavailable("Redis is silent")
 
     def _hear_prefixed(self, message: dict[str, Any]) -> None:
         name = str(message["channel"]).removeprefix(self._prefix)
