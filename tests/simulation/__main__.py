@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -20,13 +21,15 @@ def main() -> int:
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             os.environ | {"PYTHONHASHSEED": "0"},
         )
+    # Ended, it ends its runs too, and takes their files away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = _parse()
     options.kinds = ()
     if options.without:
         from tests.simulation.breakages import take_out
 
         breakage = take_out(options.without)
-        options.only = options.only or [family for family in breakage.only if family != "any"]
+        options.only = options.only or list(breakage.only)
         options.seeds = options.seeds or breakage.within
         options.until_found, options.kinds = True, breakage.kinds
     if options.seed is not None:
@@ -40,6 +43,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="of one seed: print everything that happens")
     parser.add_argument("--faults", help="of one seed: only these of its faults, as in 1,4-6 (none: no fault)")
     parser.add_argument("--messages", help="of one seed: only these of its messages")
+    parser.add_argument("--these", help="these alone, as in 5,10-12")
     parser.add_argument("--seeds", type=int, help="so many of them")
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first of them")
     parser.add_argument("--minutes", type=float, help="as many as fit into this time")
@@ -76,7 +80,7 @@ def _one(options: argparse.Namespace) -> int:
         for message in plan.messages:
             print(message)
     # In a process of its own, if there is to be another: a run leaves things behind in modules.
-    result = run_here(case, trace=print) if options.trace else next(run_all([case], jobs=1))
+    (result,) = [run_here(case, trace=print)] if options.trace else run_all([case], jobs=1)
     if options.json:
         print(json.dumps(_told(result)))
     else:
@@ -91,19 +95,21 @@ def _one(options: argparse.Namespace) -> int:
 
 
 def _many(options: argparse.Namespace) -> int:
-    from tests.simulation.run import Case, Result, run_all
+    from tests.simulation.run import Case, Result, numbers, run_all
     from tests.simulation.shrink import shrink, signature
 
     give_up_s = time.monotonic() + options.minutes * 60 if options.minutes else None
 
+    found = False
+
     def cases() -> Iterator[Case]:
-        for seed in itertools.count(options.first):
-            over = give_up_s is not None and time.monotonic() > give_up_s
+        for seed in numbers(options.these) if options.these else itertools.count(options.first):
+            over = found or (give_up_s is not None and time.monotonic() > give_up_s)
             if over or (options.seeds and seed >= options.first + options.seeds):
                 return
             yield Case(seed, tuple(options.only))
 
-    if not options.seeds and not options.minutes:
+    if not options.seeds and not options.minutes and not options.these:
         options.seeds = 100
     began_s, ran, cpu_s = time.monotonic(), 0, 0.0
     failed: dict[str, Result] = {}
@@ -120,7 +126,7 @@ def _many(options: argparse.Namespace) -> int:
             if not options.json:
                 print(f"{result.line()}\n  {result.case.command()} --trace", flush=True)
             if options.until_found and (not options.kinds or result.kind in options.kinds):
-                break
+                found = True  # those below it end first: it is the smallest that is told
         elif sys.stderr.isatty() and ran % 10 == 0:
             print(f"\r{ran} seeds, {sum(times.values())} failed", end="", file=sys.stderr, flush=True)
     took_s = time.monotonic() - began_s

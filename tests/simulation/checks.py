@@ -53,6 +53,7 @@ class Excuses:
         self.late_ms = 0.0
         """By how much steps of clocks let what was sent back to a source come too late, as Redis sees it."""
         self.ever_forgot = False
+        self.forgot_just_now = False
         self.stepped_back = False
         """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
         self.policies: dict[str, set[str]] = defaultdict(set)
@@ -61,6 +62,8 @@ class Excuses:
         self.configured_s = -1e9
         self.rivals = 0
         self.put_aside: set[str] = set()
+        self.void_acks: dict[str, set[str]] = {}
+        """By queue, what it said that it deleted, and did not: a standard queue of SQS, to one with an older handle."""
 
 
 class Checks:
@@ -107,11 +110,18 @@ class Checks:
         for key in self._redis.store.take_created():
             if not self._known_keys.has(key):
                 self.broken("key", f"{what} of {process} made the key {key}, which is of no family")
-        found = self._invariants()
+        found = self._invariants(self._excuses.forgot_just_now)
+        self._excuses.forgot_just_now = False
         if found is None:
             return
-        problems, facts, revision, parked = _decode(found)
+        problems, facts, revision, parked, again = _decode(found)
         self._excuses.put_aside.update(parked)
+        for queue, broker_id, then, now in again:
+            # A submit that is late for seconds is done when it comes, though what it brings was settled meanwhile.
+            is_late = then == now and "weather" in self._scenario.families
+            if not is_late and broker_id not in self._excuses.void_acks.get(queue, ()):
+                text = f"{broker_id} of {queue} was settled as {then}, and stands in its pool as {now}"
+                self.broken("twice", f"after {what} of {process}: {text}")
         if problems:
             self.broken("state", f"after {what} of {process}: {'; '.join(problems[:5])}")
         for code, leases, concurrency, rate in facts:

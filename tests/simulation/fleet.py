@@ -31,7 +31,6 @@ from tests.simulation.sources.sqs import FifoSource, StandardSource
 
 CONFIG_URL = "http://configuration/"
 RESTART_S = 2.0
-BEGIN_WITHIN_S = 6.0
 
 _SOURCES: dict[str, type[ModelSource]] = {
     "fifo": FifoSource,
@@ -119,7 +118,6 @@ class Fleet:
             self.kill(name, again_after_s=again_after_s)
 
     async def _live(self, process: Process, config: str) -> None:
-        began_s = self._loop.now_s
         try:
             code = await self._main(process.name, config)
             error: BaseException | None = None
@@ -129,7 +127,7 @@ class Fleet:
         for tell in process.on_death:
             tell()
         # One that never reached Redis has not begun; its supervisor tries again.
-        never_began = isinstance(error, StateUnavailable) and self._loop.now_s - began_s < BEGIN_WITHIN_S
+        never_began = isinstance(error, StateUnavailable) and not process.has_connected
         if code and not never_began:
             self._on_crash(process, error, "")
         if process.name not in self._not_again and not self.is_over:

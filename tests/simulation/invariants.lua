@@ -1,8 +1,10 @@
 -- invariants: what must hold in a pool after every script, and which keys there may be. Looks at what changed only.
 -- Gets the store (store.lua). Returns a function that answers as JSON: problems; `code leases concurrency rate` of each
--- pool that changed; the revision in place if that changed; ids of messages that stand in an outbox as put aside.
+-- pool that changed; the revision in place if that changed; ids of messages that stand in an outbox as put aside; queue,
+-- broker id, token then and token now of what stands in a pool although it was settled. Asked with true, it forgets those.
 local S = ...
 local LISTS = { ['g:'] = true, ['h:'] = true }
+local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
 
 local function set_of(list)
   local set, twice = {}, nil
@@ -15,7 +17,16 @@ local function set_of(list)
   return set, twice
 end
 
-local function check(code, problems, facts, parked)
+local function note_settled(outbox)
+  for _, record in pairs(outbox.d) do
+    for item in record:gmatch('[^\30]+') do
+      local key, token, verdict = item:match('^([^\31]*\31[^\31]*)\31([^\31]*)\31([ap])')
+      if verdict then settled[key] = token end
+    end
+  end
+end
+
+local function check(code, problems, facts, parked, twice_there)
   local prefix = '{p:' .. code .. '}:'
   local function get(name) return S.find(prefix .. name) end
   local function wrong(text) problems[#problems + 1] = 'pool ' .. code .. ': ' .. text end
@@ -62,15 +73,27 @@ local function check(code, problems, facts, parked)
   if outboxes then
     for worker in pairs(outboxes.d) do
       local outbox = get('o:' .. worker)
+      if outbox then note_settled(outbox) end
       for _, record in pairs(outbox and outbox.d or {}) do
         for id in record:gmatch('\31p{[^\30]-"messageId":"(.-)"') do parked[#parked + 1] = id end
+      end
+    end
+  end
+  if entries and next(settled) then
+    for key, value in pairs(entries.d) do
+      local token = settled[key]
+      -- Under the same token it is still there: a settle that was taken removes it in the same script.
+      if token then
+        local queue, broker_id = key:match('^([^\31]*)\31(.*)$')
+        twice_there[#twice_there + 1] = { queue, broker_id, token, (value:match('^[^\31]*')) }
       end
     end
   end
   facts[#facts + 1] = { code, leases and leases.n or 0, settings and settings.d.concurrency or '', settings and settings.d.rate or '' }
 end
 
-return function()
+return function(forgot)
+  if forgot then settled = {} end
   local pools, order, config = {}, {}, false
   for key in pairs(S.dirty) do
     local code = key:match('^{p:(.-)}:')
@@ -84,10 +107,11 @@ return function()
   S.dirty = {}
   if #order == 0 and not config then return nil end
   table.sort(order)
-  local problems, facts, parked = {}, {}, {}
-  for _, code in ipairs(order) do check(code, problems, facts, parked) end
+  local problems, facts, parked, twice_there = {}, {}, {}, {}
+  for _, code in ipairs(order) do check(code, problems, facts, parked, twice_there) end
   local found = config and S.find('{fleet}:config')
   table.sort(problems)
   table.sort(parked)
-  return S.answer({ problems, facts, found and found.d.revision or '', parked })
+  table.sort(twice_there, function(one, other) return one[3] < other[3] end)
+  return S.answer({ problems, facts, found and found.d.revision or '', parked, twice_there })
 end

@@ -53,6 +53,8 @@ class Process:
         self.is_stopped = False
         self.stops = 0
         self.stopped_s = 0.0
+        self.has_connected = False
+        """To Redis, once."""
         self.wall_offset_ms = 0.0
         self.on_signal: dict[int, Callable[[], object]] = {}
         self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None

@@ -251,6 +251,8 @@ def connecting(loop: Loop, network: Network, host: RedisHost) -> Connect:
             await network.call(process, host, "CONNECT", lambda: None)
         except exceptions.RedisError as error:
             raise StateUnavailable(f"Redis cannot be reached: {error}") from error
+        if process is not None:
+            process.has_connected = True
         return SimulatedClient(network, host, loop)
 
     return connect

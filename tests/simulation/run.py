@@ -5,13 +5,16 @@ The processes are forked from this one, which has everything imported and compil
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import resource
 import selectors
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -74,9 +77,13 @@ class Result:
         return f"seed {self.case.seed}: {self.kind or 'ok'} at {self.at_s:.3f} s: {self.text}"
 
 
-def run_here(case: Case, trace: Callable[[str], None] | None = None) -> Result:
+def run_here(case: Case, trace: Callable[[str], None] | None = None, *, folder: str | None = None) -> Result:
+    """`folder`: where its files may be, which go with it."""
+    if folder is None:
+        with _folder() as made:
+            return run_here(case, trace, folder=made)
     began_s = time.process_time()
-    world = World(case.scenario(), trace=trace)
+    world = World(case.scenario(), trace=trace, folder=tempfile.mkdtemp(dir=folder))
     violation = world.run()
     return Result(
         case,
@@ -95,11 +102,11 @@ def run_all(cases: Iterable[Case], *, jobs: int) -> Iterator[Result]:
     """Results as they come, `jobs` at a time."""
     waiting = iter(cases)
     running: dict[int, tuple[Case, int, bytearray]] = {}
-    with selectors.DefaultSelector() as selector:
+    with _folder() as folder, selectors.DefaultSelector() as selector:
         try:
             while True:
                 while len(running) < jobs and (case := next(waiting, None)) is not None:
-                    pid, fd = _begin(case)
+                    pid, fd = _begin(case, folder)
                     running[fd] = case, pid, bytearray()
                     selector.register(fd, selectors.EVENT_READ)
                 if not running:
@@ -121,7 +128,18 @@ def run_all(cases: Iterable[Case], *, jobs: int) -> Iterator[Result]:
                 os.waitpid(pid, 0)
 
 
-def _begin(case: Case) -> tuple[int, int]:
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    """For files of all runs, in memory: of a run that is killed nothing is left either."""
+    in_memory = os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 1 << 28
+    folder = tempfile.mkdtemp(prefix="fleet-simulation-", dir="/dev/shm" if in_memory else None)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begin(case: Case, folder: str) -> tuple[int, int]:
     sys.stdout.flush()
     reader, writer = os.pipe()
     pid = os.fork()
@@ -130,10 +148,11 @@ def _begin(case: Case) -> tuple[int, int]:
         return pid, reader
     try:
         os.close(reader)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S + 1))
         gc.disable()  # what the dead leave must not be collected, or it would run what it has for its end
         try:
-            told = _told(run_here(case))
+            told = _told(run_here(case, folder=folder))
         except BaseException:
             told = {"kind": "harness", "text": traceback.format_exc()}
         with os.fdopen(writer, "w") as pipe:

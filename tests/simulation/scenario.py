@@ -21,9 +21,14 @@ HOLDING: frozenset[Kind] = frozenset({"sqlite", "own", "fifo"})
 """Those that show no message of a group while an older one is out."""
 
 Family = Literal[
-    "processes", "redis", "forgets", "refuses", "weather", "queues", "clocks", "config", "operator", "endpoints"
-]
-FAMILIES: tuple[Family, ...] = get_args(Family)
+    "processes", "redis", "forgets", "refuses", "weather", "queues", "clocks", "config", "operator", "endpoints",
+    "together",
+]  # fmt: skip
+FAMILIES: tuple[Family, ...] = tuple(family for family in get_args(Family) if family != "together")
+SHARE_TOGETHER = 0.2
+"""So many of the seeds, as those of the day are, have faults that are several at once, too …"""
+TOGETHER_FROM = 1_000_000
+"""… and none below, which stay what they were before there were these."""
 
 MESSAGES = 200
 FAULTS = 20
@@ -139,6 +144,7 @@ KINDS_OF: dict[Family, tuple[str, ...]] = {
     "config": ("limits", "limits", "rate", "rate", "policy", "pool removed", "rival syncer", "nothing new"),
     "operator": ("pause", "drain", "skip", "release", "adjust"),
     "endpoints": ("mood", "mood", "mood"),
+    "together": ("lapse behind a head",),
 }  # fmt: skip
 
 
@@ -173,7 +179,7 @@ def scenario(seed: int, *, only: Sequence[Family] = (), messages: int = MESSAGES
         groups=groups,
         endpoints=endpoints,
         messages=_messages(chance, groups, messages),
-        faults=_faults(chance, sorted(families), faults),
+        faults=_faults(chance, sorted(families - {"together"}), faults) + _together(seed, families, only, faults),
         families=families,
     )
 
@@ -249,6 +255,8 @@ def _message(
 
 
 def _faults(chance: random.Random, families: Sequence[Family], count: int) -> tuple[FaultPlan, ...]:
+    if not families:
+        return ()
     drawn = [
         (
             2.0 + chance.random() * (SENDING_S - 4.0),
@@ -258,3 +266,15 @@ def _faults(chance: random.Random, families: Sequence[Family], count: int) -> tu
         for _ in range(count)
     ]
     return tuple(FaultPlan(i, at_s, kind, seed) for i, (at_s, kind, seed) in enumerate(sorted(drawn)))
+
+
+def _together(seed: int, families: frozenset[Family], only: Sequence[Family], first: int) -> tuple[FaultPlan, ...]:
+    """Drawn apart from all else: a seed without them is what it would be if there were none."""
+    is_drawn = seed >= TOGETHER_FROM and random.Random(seed ^ 0x70641).random() < SHARE_TOGETHER
+    if not ("together" in families if only else is_drawn):
+        return ()
+    chance, kinds = random.Random(seed ^ 0x70637), KINDS_OF["together"]
+    return tuple(
+        FaultPlan(first + i, 3.0 + chance.random() * 12.0, chance.choice(kinds), chance.getrandbits(64))
+        for i in range(chance.choice((1, 2)))
+    )

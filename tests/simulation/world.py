@@ -8,8 +8,6 @@ import copy
 import json
 import logging
 import random
-import shutil
-import tempfile
 import traceback
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
@@ -24,7 +22,7 @@ from fleet.sources.base import Outgoing
 from fleet.sources.own import OwnPublisher
 from fleet.sources.sqlite_publisher import SqlitePublisher
 from fleet.state.scripts import names, script
-from tests.simulation import clock, faults
+from tests.simulation import clock, faults, together
 from tests.simulation.checks import Checks, Excuses, Violation
 from tests.simulation.endpoint import Endpoint, Endpoints
 from tests.simulation.fleet import Fleet
@@ -46,14 +44,15 @@ DRAINED_WITHIN_S = 420.0
 """Beyond what endpoints ask for themselves."""
 LATEST_S = 13.0
 """What was on the wire, or waits at a frozen server, is done by then."""
+CARRIED_OUT = {**faults.CARRIED_OUT, **together.CARRIED_OUT}
 Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
 
 
 class World:
-    def __init__(self, scenario: Scenario, *, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, scenario: Scenario, *, folder: str, trace: Callable[[str], None] | None = None) -> None:
         self.scenario = scenario
         self._trace = trace
-        self._folder = tempfile.mkdtemp(prefix="fleet-simulation-", dir=_memory_folder())
+        self._folder = folder
         self._chance = random.Random(scenario.seed ^ 0x5EED)
         self.digest = 0
         self.events = 0
@@ -96,7 +95,8 @@ class World:
             chance = random.Random(self._chance.getrandbits(64))
             match queue.kind:
                 case "fifo" | "standard":
-                    made[queue.name] = SqsBroker(self.loop, queue.name, is_fifo=queue.kind == "fifo", chance=chance)
+                    sqs = SqsBroker(self.loop, queue.name, is_fifo=queue.kind == "fifo", chance=chance)
+                    made[queue.name], self.excuses.void_acks[queue.name] = sqs, sqs.void_acks
                 case "jetstream":
                     made[queue.name] = JetStreamBroker(self.loop, queue.name)
                 case "activemq":
@@ -153,7 +153,7 @@ class World:
     def forgets(self) -> None:
         """Redis has lost something, from here on."""
         self.excuses.forgot_s = self.excuses.ended_s = self.loop.now_s
-        self.excuses.ever_forgot = True
+        self.excuses.ever_forgot = self.excuses.forgot_just_now = True
 
     def recovers(self, endpoint: Endpoint) -> None:
         plan = next(plan for plan in self.scenario.endpoints if plan.origin == endpoint.origin)
@@ -180,7 +180,7 @@ class World:
         self.loop.start(process, operate()).add_done_callback(self._on_end_of_ours)
 
     def _carry_out(self, fault: FaultPlan) -> None:
-        did = faults.CARRIED_OUT[fault.kind](self, fault.chance())
+        did = CARRIED_OUT[fault.kind](self, fault.chance())
         self.note("fault", f"{fault.number} {fault.kind}: {did}")
 
     # What is written down -----------------------------------------------------------------------------
@@ -225,8 +225,6 @@ class World:
                 self.loop.run_until_complete(self.loop.create_task(self._history()))
         except Livelock as error:
             self.checks.broken("livelock", str(error))
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
         return self.checks.violation
 
     async def _history(self) -> None:
@@ -427,10 +425,3 @@ class _TraceHandler(logging.Handler):
             world._trace(
                 f"{world.loop.now_s:9.4f} {world.loop.process!s:<13} LOG {record.levelname} {record.getMessage()}"
             )
-
-
-def _memory_folder() -> str | None:
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage("/dev/shm").free > 1 << 28:
-            return "/dev/shm"
-    return None

@@ -16,6 +16,8 @@ class SqsBroker(Broker):
         super().__init__(loop, name)
         self.is_fifo = is_fifo
         self._chance = chance
+        self.void_acks: set[str] = set()
+        """What it said that it deleted, and did not."""
 
     def receive(self, most: int, visibility_ms: int, session: int) -> list[Given]:
         now = self.now_ms()
@@ -37,6 +39,8 @@ class SqsBroker(Broker):
         if self.is_fifo and not (is_newest and one.visible_ms > now):
             return False  # an expired receipt is refused
         if not is_newest:
+            if conclusion.delay_ms is None:
+                self.void_acks.add(str(one.seq))
             return conclusion.delay_ms is None and not self.is_fifo  # says yes, and does nothing
         if conclusion.delay_ms is None:
             del self.messages[one.seq]
