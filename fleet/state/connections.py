@@ -8,8 +8,9 @@ used again, and each new one resolves the name, or asks the sentinels, once more
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hiredis
@@ -77,6 +78,12 @@ class Watched(AbstractConnection):
         """Whoever waits on it for an answer is told that there will be none."""
         if self._writer is not None:
             self._writer.transport.abort()
+
+    async def _send_packed_command(self, command: Iterable[bytes]) -> None:
+        # One that was aborted has its transport still, and what uvloop's raises then is no error of a connection.
+        if self._writer is None or self._writer.transport.is_closing():
+            raise ConnectionResetError(errno.ECONNRESET, "closed before the call was written")
+        await super()._send_packed_command(command)  # type: ignore[safe-super, no-untyped-call]
 
     def lead_to(self, host: str, port: int) -> None:
         raise NotImplementedError

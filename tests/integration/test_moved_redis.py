@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from fleet.errors import StateUnavailable
-from fleet.state.connect import Client, connected, subscribe_connection
-from fleet.state.connections import MOST
+from fleet.state.connect import Client, connected, subscribe_connection, translated
+from fleet.state.connections import MOST, Watched
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.signals import Signals
 from fleet.tasks import cancel
@@ -150,3 +151,21 @@ async def _write(client: Client) -> None:
 def _demote(first: RedisServer, second: RedisServer) -> None:
     with first.client() as admin:
         admin.execute_command("REPLICAOF", "127.0.0.1", second.port)
+
+
+def test_what_is_said_on_a_line_that_was_given_up_fails_as_a_line_that_is_lost() -> None:
+    """As of a process that was stopped for longer than an answer may take: all lines are given up by the first of its
+    calls that goes on, and its signals have not read that yet when they ping."""
+
+    async def ping(url: str) -> None:
+        async with connected(url) as client:
+            line = client.pubsub()
+            await line.subscribe("c")
+            assert isinstance(line.connection, Watched)
+            line.connection.abort()
+            with pytest.raises(StateUnavailable), translated():
+                await line.ping()
+
+    with running_redis() as server:
+        # As processes do it: the transports of asyncio itself take what is written to a closed one.
+        uvloop.run(ping(server.url))
