@@ -47,7 +47,8 @@ class NatsSource:
     def __init__(self, *, name: str, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.name = name
         self.visibility_ms = visibility_ms
-        self.crash_wait_ms = visibility_ms
+        # The last owner may live and close, and what it gives back in the end may wait for its whole ack wait then.
+        self.crash_wait_ms = visibility_ms + round((_OVER_S + _CLOSE_S) * 1000)
         self._address = address
         self._clock = clock
         self._line = NatsLine(address, on_lost=self._on_lost)

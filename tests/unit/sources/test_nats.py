@@ -76,7 +76,7 @@ def test_a_source_is_known_by_its_name_and_holds_no_groups() -> None:
     assert (source.name, source.visibility_ms, source.crash_wait_ms, source.holds_groups) == (
         "orders",
         1234,
-        1234,
+        1234 + 2900,
         False,
     )
 
