@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +113,11 @@ class Sink:
 
 @contextmanager
 def running_redis(
-    *options: str, port: int | None = None, program: str = "", password: str = ""
+    *options: str,
+    port: int | None = None,
+    program: str = "",
+    password: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[RedisServer]:
     """A redis-server of its own. `port`, to come back where an earlier one was; `program`, to be another version."""
     with tempfile.TemporaryDirectory(prefix="fleet-redis-", ignore_cleanup_errors=True) as directory:
@@ -129,7 +133,7 @@ def running_redis(
             directory,
         ]
         command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", *options]
-        with _running(command, log) as server:
+        with _running(command, log, environment) as server:
             found = RedisServer(server, chosen, password)
             _wait_for(server, lambda: _answers_ping(found))
             yield found
@@ -227,9 +231,15 @@ def _program(name: str) -> str:
 
 
 @contextmanager
-def _running(command: Sequence[str], log: Path) -> Iterator[ServerProcess]:
+def _running(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """`environment`: of the server beside ours."""
     # setpriv: a killed pytest must not leave its servers behind.
     guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+    beside = [f"{name}={value}" for name, value in (environment or {}).items()]
+    if beside:
+        guard += ["env", *beside]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*guard, *command],

@@ -30,7 +30,7 @@ from tests.servers import RedisServer, running_redis
 
 FLEET = str(Path(sys.executable).with_name("fleet"))
 QUEUE, POOL = "storm", "POOL"
-STOP_LIMIT_S = 45.0
+START_LIMIT_S, STOP_LIMIT_S = 60.0, 45.0
 
 
 @dataclass
@@ -73,6 +73,7 @@ class Stage:
     rate: int | None = None
     pool_options: dict[str, Any] = field(default_factory=dict)
     body_options: dict[str, Any] = field(default_factory=dict)
+    more_queues: list[dict[str, Any]] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     endpoint_url: str = ""
     source_uri: str = ""
@@ -141,7 +142,7 @@ class Stage:
         arguments = ["--port", str(port), "--latency-ms", str(latency_ms), "--fence"]
         arguments += ["--journal", str(self.endpoint_journal)]
         endpoint = self.start("endpoint", *arguments)
-        until(lambda: "http://" in endpoint.text(), 15, lambda: f"no endpoint: {endpoint.text()}")
+        until(lambda: "http://" in endpoint.text(), START_LIMIT_S, lambda: f"no endpoint: {endpoint.text()}")
         found = next(word for word in endpoint.text().split() if word.startswith("http://"))
         self.endpoint_url = found.rstrip("/.,")
 
@@ -153,7 +154,7 @@ class Stage:
         syncer = self.start("syncer", "--config", str(self.config))
         settings = PoolKeys(POOL).settings
         with self.client() as client:
-            until(lambda: bool(client.exists(settings)), 15, lambda: f"no configuration: {syncer.text()}")
+            until(lambda: bool(client.exists(settings)), START_LIMIT_S, lambda: f"no configuration: {syncer.text()}")
 
     def configure_without_pool(self) -> None:
         """Take the pool out of the configuration while everything runs."""
@@ -167,7 +168,7 @@ class Stage:
         queue = {"queueName": QUEUE, "queueUri": self.queue_uri, "visibilityTimeout": self.visibility_s}
         # At once and whole, as an editor or a deployment does it.
         draft = self.config.with_suffix(".draft")
-        draft.write_text(json.dumps({"queues": [queue], "processingPools": pools}))
+        draft.write_text(json.dumps({"queues": [queue, *self.more_queues], "processingPools": pools}))
         draft.replace(self.config)
 
     def workers(self) -> list[Member]:
@@ -188,18 +189,21 @@ class Stage:
         publisher = publisher or open_publisher(self.near_uri or self.queue_uri, around=self.around)
         asyncio.run(self._send(publisher, count, groups, busy_every, batch))
 
+    def addressed(self, number: int, groups: int, busy_every: int) -> tuple[str, str, dict[str, Any]]:
+        """The group of a message, which sample of the endpoint takes it, and what else is in its body."""
+        busy = busy_every and number % busy_every == 0
+        return (f"busy-{number}", "/busy", {}) if busy else (f"group-{number % groups}", self.path, {})
+
     async def _send(self, publisher: Publisher, count: int, groups: int, busy_every: int, most: int) -> None:
         await publisher.open()
         journal = Journal(self.sent_journal)
-        first = self.sent
-        for start in range(first, first + count, most):
+        for start in range(self.sent, self.sent + count, most):
             batch = []
-            for i in range(start, min(start + most, first + count)):
-                busy = busy_every and i % busy_every == 0
-                group, path = (f"busy-{i}", "/busy") if busy else (f"group-{i % groups}", self.path)
+            for i in range(start, min(start + most, self.sent + count)):
+                group, path, options = self.addressed(i, groups, busy_every)
                 body = {
                     "id": f"message-{i:07d}", "poolCode": POOL, "messageGroupId": group,
-                    "mediationTarget": f"{self.endpoint_url}{path}", **self.body_options,
+                    "mediationTarget": f"{self.endpoint_url}{path}", **self.body_options, **options,
                 }  # fmt: skip
                 batch.append((i, Outgoing(f"message-{i:07d}", json.dumps(body).encode(), group)))
             refused = await publisher.publish([outgoing for _, outgoing in batch])
@@ -270,8 +274,7 @@ class Stage:
     def _begun_by(self, worker: Member, at_ms: float) -> tuple[set[str], set[str]]:
         """Messages whose request it had begun and not settled; those of them that had ended by then."""
         leases = self.leases_of(worker)
-        begun: set[str] = set()
-        ended: set[str] = set()
+        begun, ended = set[str](), set[str]()
         if not leases:
             return begun, ended
         # What lies in the endpoint's sockets has begun too: once it answers us it has read that.

@@ -83,7 +83,7 @@ class Watched(AbstractConnection):
         # One that was aborted has its transport still, and what uvloop's raises then is no error of a connection.
         if self._writer is None or self._writer.transport.is_closing():
             raise ConnectionResetError(errno.ECONNRESET, "closed before the call was written")
-        await super()._send_packed_command(command)  # type: ignore[safe-super, no-untyped-call]
+        await super()._send_packed_command(command)
 
     def lead_to(self, host: str, port: int) -> None:
         raise NotImplementedError
