@@ -135,7 +135,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.acked: set[int] = set()
         """What a worker has delivered."""
         self.seen_ms: dict[int, int] = {}
-        """When a message was shown, or stood in the pool, for the last time."""
+        """When a message was offered to the pool, or stood in it, for the last time."""
 
     def run(self, call: Awaitable[T]) -> T:
         async def awaited() -> T:
@@ -184,8 +184,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     def receive(self, most: int) -> list[Received]:
         batch = self.source.receive(most)
+        under_way = self.run(self.everything())["tracked"]
         for received in batch:
-            self.seen_ms[int(received.broker_id)] = self.source.now_ms
+            # A copy of what is under way back to its source tells the pool nothing.
+            if received.broker_id not in under_way:
+                self.seen_ms[int(received.broker_id)] = self.source.now_ms
         return batch
 
     @rule(most=st.integers(1, 6))
