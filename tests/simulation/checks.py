@@ -15,11 +15,13 @@ from fleet.state.pool import AWAY_GRACE_MS
 from tests.simulation.endpoint import Endpoints, Transfer
 from tests.simulation.loop import Loop, Process
 from tests.simulation.redis import RedisHost
-from tests.simulation.scenario import HOLDING, GroupPlan, MessagePlan, Scenario
+from tests.simulation.scenario import HOLDING, KINDS_OF, Family, GroupPlan, MessagePlan, Scenario
 
 RATE_WINDOW_S = 60.0
 RATE_GRACE_S = 1.5
 """A worker hears of a new limit with its next call. What it had sent by then is sent."""
+REPEATS_NOTHING: frozenset[Family] = frozenset({"queues", "config", "operator", "endpoints"})
+"""Faults of these explain no second delivery of what a worker knows to be accepted."""
 FLAPS = 5
 """Revisions within half a minute in which nobody changed a configuration."""
 
@@ -89,6 +91,10 @@ class Checks:
         """Messages of a group and tier, as their queue accepted them."""
         self._place: dict[str, int] = {}
         self.times_accepted: dict[str, int] = defaultdict(int)
+        self._accepted: dict[str, Transfer] = {}
+        """Each message's last request that was."""
+        kinds = {fault.kind for fault in scenario.faults}
+        self._may_repeat = bool(scenario.families - REPEATS_NOTHING or kinds & {*KINDS_OF["together"]})
         self._invariants = redis.store.lua.execute(
             "local f = loadstring(...) return f", Path(__file__).with_name("invariants.lua").read_text("utf-8")
         )(redis.store.s)
@@ -209,6 +215,7 @@ class Checks:
 
     def on_accepted(self, transfer: Transfer) -> None:
         self.times_accepted[transfer.message_id] += 1
+        self._is_repeated(transfer)
         if self.times_accepted[transfer.message_id] > 1 or transfer.message_id not in self._messages:
             return
         message = self._messages[transfer.message_id]
@@ -227,6 +234,17 @@ class Checks:
                 else:
                     self.broken("order", text)
                 return
+
+    def _is_repeated(self, transfer: Transfer) -> None:
+        before, self._accepted[transfer.message_id] = self._accepted.get(transfer.message_id), transfer
+        if self._may_repeat or before is None or not before.is_heard or transfer.message_id not in self._messages:
+            return
+        if transfer.is_over:
+            return  # an earlier attempt, given up at its deadline and acted on after the one that followed it
+        queue = self._groups[self._messages[transfer.message_id].group].queue
+        if not self._excuses.void_acks.get(queue):
+            text = f"{transfer.message_id} was accepted again, by {transfer.http.process}, and no fault explains it"
+            self.broken("twice", text)
 
     def _is_through(self, message_id: str) -> bool:
         return (

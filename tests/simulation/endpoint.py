@@ -66,6 +66,8 @@ class Transfer:
     posted_s: float
     stops: int = 0
     is_over: bool = False
+    is_heard: bool = False
+    """Its worker read that it was accepted."""
     is_written: bool = False
     written_s: float = 0.0
 
@@ -209,6 +211,7 @@ class SimulatedHttp:
         """Unless it was aborted just before."""
         if not transfer.is_over:
             transfer.is_over = True
+            transfer.is_heard = reply.status == 200 and not reply.body
             self.endpoints.on_over(transfer)
             reply.seconds = self._loop.now_s - transfer.posted_s
             transfer.done(reply)

@@ -265,9 +265,9 @@ def _redis_clock(world: World, chance: random.Random) -> str:
     step_ms = chance.choice(_STEPS_MS)
     world.redis.clock_offset_ms += step_ms
     world.excuses.stepped_back |= step_ms < 0
-    world.excuses.forgot_s = world.loop.now_s
     if step_ms > 0:
-        world.excuses.ended_s = world.loop.now_s
+        # Permits and leases end before their time. A step back ends none, and passes no limit.
+        world.excuses.forgot_s = world.excuses.ended_s = world.loop.now_s
         world.excuses.late_ms += step_ms
     return f"steps by {step_ms / 1000} s"
 
