@@ -43,6 +43,30 @@ class Event(asyncio.Event):
     __hash__ = Task.__hash__
 
 
+class Handle:
+    """As asyncio's, with no more than is needed here: there are millions."""
+
+    __slots__ = ("args", "callback", "context", "process", "when_s")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None, when_s: float
+    ) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context if context is not None else contextvars.copy_context()
+        self.process = self.context.get(PROCESS)
+        self.when_s = when_s
+
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.when_s
+
+
 class Process:
     """One process of the fleet, as an operating system knows it."""
 
@@ -58,7 +82,7 @@ class Process:
         self.wall_offset_ms = 0.0
         self.on_signal: dict[int, Callable[[], object]] = {}
         self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
-        self.put_by: deque[asyncio.Handle] = deque()
+        self.put_by: deque[Handle] = deque()
         self.on_death: list[Callable[[], object]] = []
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
@@ -77,7 +101,7 @@ class Loop(asyncio.BaseEventLoop):
         self.outside = contextvars.Context()
         self.errors: list[tuple[Process | None, dict[str, Any]]] = []
         self.steps = 0
-        self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._due: list[tuple[float, int, Handle]] = []
         self._count = 0
         self._at_once = 0
         self._kept: list[Any] = []
@@ -88,35 +112,42 @@ class Loop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now_s
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, context, self.now_s)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         return self.call_at(self.now_s + (delay if delay > 0 else 0.0), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+    ) -> Handle:
+        handle = Handle(callback, args, context, when)
         self._count += 1
-        heapq.heappush(self._due, (when, self._count, timer))
-        return timer
+        heapq.heappush(self._due, (when, self._count, handle))
+        return handle
 
-    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
         """As `call_later`, by nobody: it happens whatever becomes of the process that caused it."""
-        return self.call_at(self.now_s + delay_s, callback, *args, context=self.outside)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass
+        handle = Handle(callback, args, self.outside, self.now_s + delay_s)
+        self._count += 1
+        heapq.heappush(self._due, (handle.when_s, self._count, handle))
+        return handle
 
     def _run_once(self) -> None:
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        ready: deque[Handle] = self._ready  # type: ignore[attr-defined]
         if not ready:
             self._jump(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle._cancelled:
+            callback, process = handle.callback, handle.process
+            if callback is None:
                 continue
-            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is not None:
                 if process.is_dead:
                     self._kept.append(handle)
@@ -126,15 +157,20 @@ class Loop(asyncio.BaseEventLoop):
                     continue
             self.process = process
             self.steps += 1
-            handle._run()
+            try:
+                handle.context.run(callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": error})
         self.process = None
         self._at_once += 1
         if self._at_once > SPIN:
             raise Livelock("callbacks follow each other and no time passes")
 
-    def _jump(self, ready: deque[asyncio.Handle]) -> None:
+    def _jump(self, ready: deque[Handle]) -> None:
         due = self._due
-        while due and due[0][2]._cancelled:
+        while due and due[0][2].callback is None:
             heapq.heappop(due)
         if not due:
             raise Livelock("nothing is ready and nothing will be")
@@ -204,7 +240,7 @@ class Loop(asyncio.BaseEventLoop):
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]

@@ -122,6 +122,11 @@ class Scenario:
     def group(self, name: str) -> GroupPlan:
         return next(group for group in self.groups if group.name == name)
 
+    @property
+    def is_eased(self) -> bool:
+        """Whether what is left some time after the last fault goes out with no limit and no refusal: four in five."""
+        return self.seed % 5 != 0
+
     def asked_for_s(self) -> float:
         """For how long, at most, endpoints put off messages of one group, each of them after the others."""
         put_off_s: Counter[str] = Counter()

@@ -36,7 +36,7 @@ class Server:
         return self.store.command(name, *arguments)
 
     def _used(self) -> int:
-        return round(self.memory_share * MAX_BYTES) + 100 * len(self.store.all_keys())
+        return round(self.memory_share * MAX_BYTES) + 100 * self.store.count()
 
     def _info(self) -> dict[str, Any]:
         return {

@@ -761,5 +761,11 @@ function S.all_keys()
   return answer(C.SCAN('0')[2])
 end
 
+function S.count()
+  local n = 0
+  for key in pairs(S.db) do if find(key) then n = n + 1 end end
+  return n
+end
+
 S.find, S.C, S.text_of, S.answer = find, C, text, answer
 return S

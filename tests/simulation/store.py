@@ -71,6 +71,9 @@ class Store:
     def all_keys(self) -> list[str]:
         return list(_decode(self.s.all_keys()))
 
+    def count(self) -> int:
+        return int(self.s.count())
+
     def snapshot(self) -> Any:
         return self.s.snapshot()
 

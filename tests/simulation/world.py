@@ -36,6 +36,8 @@ from tests.simulation.sources.jetstream import JetStreamBroker
 from tests.simulation.sources.sqs import SqsBroker
 
 LOOK_S = 0.5
+SLOW_FOR_S = 30.0
+"""After the last fault: so long, in most runs, limits, latencies and refusals stay as they are."""
 HEALTHY_WITHIN_S = 240.0
 """After the last fault what goes to endpoints that are well is delivered, whatever becomes of the rest …"""
 NO_PROGRESS_S = 100.0
@@ -246,6 +248,10 @@ class World:
             process = self.fleet.process(name)
             if process.is_stopped:
                 self.loop.continue_process(process)
+        if await self._is_over(self._is_drained, SLOW_FOR_S):
+            return
+        if self.scenario.is_eased:
+            self._ease()
         if any(plan.stays_sick for plan in self.scenario.endpoints):
             if await self._is_over(self._healthy_are_through, HEALTHY_WITHIN_S - NO_PROGRESS_S):
                 return
@@ -268,6 +274,21 @@ class World:
         await self._pass(3.0)
         if self.checks.violation is None:
             self._judge()
+
+    def _ease(self) -> None:
+        """Nothing is slow any more and half of the fleet ends: what was to be seen was seen, and the rest is time."""
+        for endpoint in self.endpoints.by_origin.values():
+            endpoint.latency_s = min(endpoint.latency_s, 0.01)
+            for nature in endpoint.natures.values():
+                nature.refusals = 0
+        for config in self.configs.values():
+            for pool in config["processingPools"]:
+                pool["rateLimitPerMinute"] = None
+        self._reconfigured()
+        for role in ("worker", "coordinator"):
+            for name in self.fleet.running(role)[1:]:
+                self.fleet.end(name, again_after_s=None)
+        self.note("world", "eases")
 
     async def _pass(self, seconds: float) -> None:
         """So much time, or until something is wrong."""
