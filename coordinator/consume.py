@@ -13,7 +13,7 @@ from coordinator.extend import Extender, OwnedQueue
 from coordinator.hand_back import hand_back
 from coordinator.phantoms import Patrol
 from coordinator.room import Rooms
-from coordinator.submit import LATE_MOST, Submitter
+from coordinator.submit import Submitter
 from coordinator.takeover import take_over
 from fleet import failpoint
 from fleet.alarms import Alarms
@@ -125,6 +125,7 @@ class Consumer:
             alarms=alarms,
             ours=self._ours,
             rest=self._rest,
+            is_late=self._submitter.is_late,
         )
 
     async def run(self) -> None:
@@ -164,9 +165,8 @@ class Consumer:
             found.extend((tracked.tracked_ms, tracked.broker_id) for tracked in page)
             self._fed.update({tracked.pool for tracked in page})
 
-        dropped, self._patrol.unfenced = await take_over(
-            client=self._client, queue=self._queue, source=self._source, on_tracked=note
-        )
+        dropped, silent = await take_over(client=self._client, queue=self._queue, source=self._source, on_tracked=note)
+        self._submitter.begin_late(silent)
         self._queue.inherit(found, redis_ms)
         return dropped
 
@@ -224,7 +224,7 @@ class Consumer:
         pause_s = _RETRY_FROM_S
         while self._ours():
             self._alive_ms = self._clock.boot_ms()
-            if self._submitter.late > LATE_MOST:
+            if self._submitter.is_full:
                 await self._rest(_RETRY_FROM_S)
                 continue
             shares = self._shares()
@@ -233,30 +233,38 @@ class Consumer:
             room = await self._rooms.wait(shares, most, others=others, by_groups=self._source.gives_few_groups)
             if not room or not self._ours():
                 continue
-            self._waiting = asyncio.create_task(self._source.poll(min(room, POLL_MOST), POLL_WAIT_MS))
-            try:
-                batch = await self._waiting
+            async with self._submitter.between_batches:
+                reached = not self._ours() or await self._take(min(room, POLL_MOST))
+            if reached:
                 pause_s = _RETRY_FROM_S
-            except asyncio.CancelledError:
-                if self._stop.is_set():
-                    return
-                raise
-            except SourceUnavailable as error:
-                log.warning("%s", error)
-                self.counts["poll_errors"] += 1
+            else:
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_TO_S)
-                continue
-            self._polled_ms = self._clock.boot_ms()
-            if not batch:
-                continue
-            failpoint.hit("polled")
-            if not self.lease.held:
-                await self._give_back(batch)
-                return
-            self.in_disorder = bool(self._source.crash_wait_ms)
-            await self._admission.admit(batch)
-            self.in_disorder = False
+
+    async def _take(self, most: int) -> bool:
+        """A batch, if there is one. Returns whether the source could be reached."""
+        self._waiting = asyncio.create_task(self._source.poll(most, POLL_WAIT_MS))
+        try:
+            batch = await self._waiting
+        except asyncio.CancelledError:
+            if self._stop.is_set():
+                return True
+            raise
+        except SourceUnavailable as error:
+            log.warning("%s", error)
+            self.counts["poll_errors"] += 1
+            return False
+        self._polled_ms = self._clock.boot_ms()
+        if not batch:
+            return True
+        failpoint.hit("polled")
+        if not self.lease.held:
+            await self._give_back(batch)
+            return True
+        self.in_disorder = bool(self._source.crash_wait_ms)
+        await self._admission.admit(batch)
+        self.in_disorder = False
+        return True
 
     async def _rest(self, seconds: float) -> None:
         """Wait, unless we are stopped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from coordinator.takeover import drop, fence, lost_of
+from coordinator.takeover import drop, lost_of
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.errors import StateUnavailable
@@ -39,8 +39,9 @@ class Patrol:
         alarms: Alarms,
         ours: Callable[[], bool],
         rest: Callable[[float], Awaitable[None]],
+        is_late: Callable[[str], bool],
     ) -> None:
-        """`rest`: wait for so many seconds, or until we are stopped."""
+        """`rest`: wait for so many seconds, or until we are stopped. `is_late`: of a pool that what is for it waits."""
         self._client = client
         self._registry = Registry(client)
         self._queue = queue
@@ -49,8 +50,7 @@ class Patrol:
         self._alarms = alarms
         self._ours = ours
         self._rest = rest
-        self.unfenced: set[str] = set()
-        """Pools that did not answer when the queue was taken over: an older owner may still submit to them."""
+        self._is_late = is_late
 
     async def run(self) -> None:
         every_s = EVERY_S
@@ -70,10 +70,11 @@ class Patrol:
         by_pool: dict[str, list[Tracked]] = {}
         for tracked in old:
             by_pool.setdefault(tracked.pool, []).append(tracked)
-        lost: list[Tracked] = []
+        found = 0
         for code, share in by_pool.items():
-            lost += await self._lost_of(code, share)
-        found = await drop(self._queue, self._source, lost)
+            lost = await self._lost_of(code, share)
+            if not self._is_late(code):  # or it would be given back, and what is newer go before it
+                found += await drop(self._queue, self._source, lost)
         kept_from_ms = before_ms - PENDING_DELETE_MS
         forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
         if forgotten:
@@ -84,9 +85,6 @@ class Patrol:
 
     async def _lost_of(self, code: str, share: list[Tracked]) -> list[Tracked]:
         try:
-            if code in self.unfenced:
-                await fence(self._client, self._queue, code)
-                self.unfenced.discard(code)
             return await lost_of(self._client, self._queue, share)
         except StateUnavailable as error:
             log.warning("pool %s does not answer: %s", code, error)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fleet.clock import Clock
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 
 _LESS, _MORE = 0.5, 1.25
@@ -29,10 +30,12 @@ class PutOff:
     All that one call refuses is put off alike, so that it keeps its order.
     """
 
-    def __init__(self, limits_of: Callable[[str], Limits]) -> None:
+    def __init__(self, limits_of: Callable[[str], Limits], clock: Clock) -> None:
         self._limits_of = limits_of
+        self._clock = clock
         self._seconds: dict[str, float] = {}
         self._was_idle: set[str] = set()
+        self._changed_ms: dict[str, float] = {}
 
     def seen(self, code: str, free: int) -> None:
         """How much room it had: with less to do than it could work on it was idle, in part."""
@@ -46,8 +49,15 @@ class PutOff:
         return math.ceil(self._next(code))
 
     def refused(self, code: str) -> None:
-        self._seconds[code] = self._next(code) * (1 if code in self._was_idle else _MORE)
-        self._was_idle.discard(code)
+        now_ms, seconds = self._clock.boot_ms(), self._next(code)
+        if code in self._was_idle:
+            self._was_idle.discard(code)
+        elif now_ms >= self._changed_ms.get(code, now_ms) + seconds * 1000:
+            # Once while it is put off, however many calls are refused: each may be of another queue.
+            seconds *= _MORE
+        elif code in self._seconds:
+            return
+        self._seconds[code], self._changed_ms[code] = seconds, now_ms
 
     def _next(self, code: str) -> float:
         seconds = min(self._seconds.get(code, QUEUE_FULL_RETRY_S), QUEUE_FULL_RETRY_S)

@@ -28,6 +28,7 @@ SOME_SHARE = 0.02
 PROBE_EVERY_MS = 2000.0
 _SWEEP_S = 1.0  # a lost signal costs this long
 _LEAST_S = 0.05
+_ASKED_AT_ONCE = 10
 _GLANCE_S = 0.1
 """Of a few groups a pool may be through with all that it has sooner than it has room for a batch more, and says so."""
 
@@ -97,7 +98,7 @@ class Rooms:
         self._short_since: dict[str, float] = {}
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
-        self.put_off = PutOff(limits_of)
+        self.put_off = PutOff(limits_of, clock)
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
@@ -160,18 +161,25 @@ class Rooms:
     async def _look_who_starves(self, rooms: Mapping[str, Room], by_groups: bool) -> tuple[dict[str, Room], bool]:
         """Whether one of those that have room has less than it could work on, and its messages stand behind others."""
         known, seen = self._room, dict(rooms)
-        for code, room in rooms.items():
-            if room.short_ms is None and room.share >= SOME_SHARE:
-                pool = Pool(self._client, code)
-                free = known[code] = (await _answers({code: pool.room()}))[code]
-                self.put_off.seen(code, free)
-                seen[code] = replace(room, free=free)
-                if by_groups:
-                    # A wait may be as long as what is there of a group: others have to stand behind those at work.
-                    if await pool.groups_to_do() < 2 * room.limits.concurrency:
-                        return seen, True
-                elif room.limits.capacity - free < room.limits.concurrency:
-                    return seen, True
+        roomy = [code for code, room in rooms.items() if room.short_ms is None and room.share >= SOME_SHARE]
+        for first in range(0, len(roomy), _ASKED_AT_ONCE):
+            part = roomy[first : first + _ASKED_AT_ONCE]
+            pools = {code: Pool(self._client, code) for code in part}
+            answered = await _answers({code: pool.room() for code, pool in pools.items()})
+            for code in part:
+                free = known[code] = answered.get(code, 0)
+                if code in answered:
+                    self.put_off.seen(code, free)
+                seen[code] = replace(rooms[code], free=free)
+            if by_groups:
+                # A wait may be as long as what is there of a group: others have to stand behind those at work.
+                to_do = await _answers({code: pools[code].groups_to_do() for code in answered})
+                least = {code: 2 * rooms[code].limits.concurrency for code in to_do}
+            else:
+                to_do = {code: rooms[code].limits.capacity - free for code, free in answered.items()}
+                least = {code: rooms[code].limits.concurrency for code in to_do}
+            if any(count < least[code] for code, count in to_do.items()):
+                return seen, True
         return seen, False
 
     def _spent_now(self, code: str, now_ms: float) -> float:
@@ -196,9 +204,11 @@ class Rooms:
                 quarter = looked[code].capacity // 4
                 worth[code] = max(1, min(SHARE, needed, quarter))
                 asking[code] = Pool(self._client, code).room(max(worth[code], min(needed, quarter)))
-        for code, free in (await _answers(asking)).items():
-            known[code] = free
-            self.put_off.seen(code, free)
+        answered = await _answers(asking)
+        for code in asking:
+            free = known[code] = answered.get(code, 0)
+            if code in answered:
+                self.put_off.seen(code, free)
             if free < worth[code]:
                 self._short_since.setdefault(code, self._clock.boot_ms())
         for code in shares:
@@ -225,7 +235,7 @@ class Rooms:
 
 
 async def _answers(asked: Mapping[str, Coroutine[Any, Any, int]]) -> dict[str, int]:
-    """What pools say within a second. One that does not answer has no room, and the others do not wait for it."""
+    """What pools say within a second: those that do. Nobody waits for one that does not."""
     asking = {code: asyncio.create_task(call) for code, call in asked.items()}
     if not asking:
         return {}
@@ -234,18 +244,13 @@ async def _answers(asked: Mapping[str, Coroutine[Any, Any, int]]) -> dict[str, i
     except asyncio.CancelledError:
         await cancel(asking.values())
         raise
-    return {code: _answer(call) for code, call in asking.items()}
-
-
-def _answer(call: asyncio.Task[int]) -> int:
-    if not call.done():
-        call.add_done_callback(_heard)
-        return 0
-    try:
-        return call.result()
-    except StateUnavailable as error:
-        log.debug("%s", error)
-        return 0
+    answers: dict[str, int] = {}
+    for code, call in asking.items():
+        if not call.done():
+            call.add_done_callback(_heard)
+        elif not isinstance(call.exception(), StateUnavailable):
+            answers[code] = call.result()
+    return answers
 
 
 def _heard(call: asyncio.Task[int]) -> None:

@@ -1,7 +1,8 @@
 """Brings what was tracked to its pools, each pool's messages in their order, and gives back what did not fit.
 
-A pool that does not answer holds up no other: what is for it waits here, tracked and kept invisible, and goes in as
-soon as it answers. So one node of a Cluster may hang, and a queue that feeds pools on all of them is read on.
+A pool that does not answer holds up no other: it is late, what is for it waits here, tracked and kept invisible, and
+goes in as soon as it answers. So one node of a Cluster may hang, and a queue that feeds pools on all of them is read
+on. A pool that did not answer when the queue was taken over is late from the start.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from coordinator.put_off import PutOff
 from coordinator.route import Routed
-from coordinator.takeover import lost_of
+from coordinator.takeover import drop, fence, lost_of
 from fleet.alarms import Alarms
 from fleet.errors import Fenced, StateUnavailable
 from fleet.lease import Lease
@@ -24,7 +26,7 @@ from fleet.sources.base import Held, Source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
 from fleet.state.pool import AWAY_GRACE_MS, Pool
-from fleet.state.queue import Queue, Tracking
+from fleet.state.queue import Queue, Tracked, Tracking
 from fleet.tasks import cancel
 
 log = logging.getLogger("fleet.coordinator")
@@ -35,9 +37,9 @@ SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
 PATIENCE_S = 1.0
 """So long a batch waits for a pool that does not answer."""
-LATE_MOST = 5000
-"""Messages that wait for such pools. With more of them the queue is read no further."""
-_AGAIN_S, _IDLE_S = 0.25, 1.0
+LATE_MOST, LATE_MOST_BYTES = 5000, 64 * 1024 * 1024
+"""What waits for such pools. With more of it the queue is read no further."""
+_AGAIN_FROM_S, _AGAIN_TO_S, _LOOK_S = 0.25, 2.0, 0.5
 FULL_TOLD_EVERY_S = 10.0
 _POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 
@@ -81,7 +83,19 @@ class Submitter:
         """Pool → when the log was told that it is full, and how many messages it refused since."""
         self._late: dict[str, deque[tuple[Share, str]]] = {}
         """Pools that do not answer, and what is to go to each, with its batch. The first was asked for already."""
+        self._unfenced: set[str] = set()
+        """Those of them that an older owner may have left something for, and may still submit to."""
+        self._attempts: Counter[str] = Counter()
+        """Calls to a pool that were given up: each is fenced before the next, wherever it may still be on its way."""
         self._catching_up: set[asyncio.Task[None]] = set()
+        self.between_batches = asyncio.Lock()
+        """Held from a poll to the end of its admission."""
+
+    def begin_late(self, codes: set[str]) -> None:
+        """These did not answer as the queue was taken over."""
+        self._unfenced |= codes
+        for code in codes:
+            self._late[code] = deque()
 
     async def bring(self, by_pool: dict[str, Share], batch_id: str) -> Returned:
         """Returns what the pools that answered did not take."""
@@ -95,14 +109,16 @@ class Submitter:
             return []
         try:
             await asyncio.wait(calling.values(), timeout=PATIENCE_S)
+            if not self._ours():
+                await asyncio.wait(calling.values())  # nobody is there any more to catch up
         except asyncio.CancelledError:
-            await cancel(calling.values())
+            await _end(calling.values())
             raise
         returned: Returned = []
         errors: list[BaseException] = []
         for code, call in calling.items():
             error = call.exception() if call.done() else None
-            if not call.done() or isinstance(error, StateUnavailable):
+            if self._ours() and (not call.done() or isinstance(error, StateUnavailable)):
                 log.warning("pool %s does not answer: what %s has for it waits", code, self._queue.name)
                 self._late[code] = deque([(by_pool[code], batch_id)])
                 self._catching_up.add(asyncio.create_task(self._catch_up(code, call)))
@@ -114,21 +130,37 @@ class Submitter:
             raise errors[0]
         return returned
 
+    def is_late(self, code: str) -> bool:
+        return code in self._late
+
     @property
-    def late(self) -> int:
-        """How many messages wait for pools that do not answer."""
-        return sum(len(share) for waiting in self._late.values() for share, _ in waiting) if self._late else 0
+    def is_full(self) -> bool:
+        """Whether too much waits for pools that do not answer."""
+        if not self._late:
+            return False
+        shares = [share for waiting in self._late.values() for share, _ in waiting]
+        too_long = sum(map(len, shares)) > LATE_MOST
+        return too_long or sum(len(r.received.body) for share in shares for r, _ in share) > LATE_MOST_BYTES
 
     async def run(self) -> None:
         """Ends with an error that says that the queue is not ours any more, like all that is done for it."""
-        while self._ours():
-            ended = [task for task in self._catching_up if task.done()]
-            self._catching_up.difference_update(ended)
-            for task in ended:
-                task.result()
-            await self._rest(_AGAIN_S if self._catching_up else _IDLE_S)
-        if self._catching_up:
-            await asyncio.wait(self._catching_up)
+        self._catching_up |= {asyncio.create_task(self._catch_up(code, None)) for code in self._unfenced}
+        try:
+            while self._ours():
+                self._look_at_ended()
+                await self._rest(_LOOK_S)
+            if self._catching_up:
+                await asyncio.wait(self._catching_up)
+            self._look_at_ended()
+        finally:
+            await _end(self._catching_up)
+
+    def _look_at_ended(self) -> None:
+        ended = [task for task in self._catching_up if task.done()]
+        self._catching_up.difference_update(ended)
+        errors = [error for task in ended if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
 
     async def give_back(self, returned: Returned) -> None:
         looked_into = self._source.is_looked_into
@@ -146,27 +178,52 @@ class Submitter:
 
     # One pool -------------------------------------------------------------------------------------
 
-    async def _catch_up(self, code: str, calling: asyncio.Task[Returned]) -> None:
-        waiting = self._late[code]
-        try:
-            returned: Returned | None = await calling
-        except StateUnavailable:
-            returned = None
-        while self._ours():
+    async def _catch_up(self, code: str, calling: asyncio.Task[Returned] | None) -> None:
+        pause_s = _AGAIN_FROM_S
+        while True:
+            returned: Returned | None = None
+            try:
+                if calling is not None:
+                    returned = await calling
+                elif code in self._unfenced:
+                    await self._take_over(code)
+                else:
+                    returned = await self._repeat(code, *self._late[code][0])
+                pause_s = _AGAIN_FROM_S
+            except StateUnavailable as error:
+                log.debug("%s", error)
+                await self._rest(pause_s)
+                pause_s = min(2 * pause_s, _AGAIN_TO_S)
+            calling = None
             if returned is not None:
-                waiting.popleft()
+                self._late[code].popleft()
                 if returned:
                     await self.give_back(returned)
-                if not waiting:
-                    del self._late[code]
-                    log.info("pool %s answers again", code)
-                    return
-            share, batch_id = waiting[0]
-            try:
-                returned = await self._submit(code, await self._not_there(share), batch_id)
-            except StateUnavailable:
-                returned = None
-                await self._rest(_AGAIN_S)
+            if not self._late[code] and code not in self._unfenced:
+                del self._late[code]
+                log.info("pool %s answers again", code)
+                return
+            if not self._ours():
+                return
+
+    async def _take_over(self, code: str) -> None:
+        """What an older owner left for it comes again from the source, and all that is newer behind that.
+
+        No batch is taken meanwhile: it would have come before.
+        """
+        async with self.between_batches:
+            await fence(self._client, self._queue, code)
+            lost: list[Tracked] = []
+            async for page in self._queue.all_tracked():
+                lost += await lost_of(self._client, self._queue, [one for one in page if one.pool == code])
+            await drop(self._queue, self._source, lost)
+            self._late[code].clear()
+            self._unfenced.discard(code)
+
+    async def _repeat(self, code: str, share: Share, batch_id: str) -> Returned:
+        self._attempts[code] += 1
+        await fence(self._client, self._queue, code, attempt=self._attempts[code])
+        return await self._submit(code, await self._not_there(share), batch_id)
 
     async def _not_there(self, share: Share) -> Share:
         """Of what was submitted with no answer: what did not arrive. The rest is under way, or over by now."""
@@ -184,10 +241,12 @@ class Submitter:
             pool = self._pools[code] = Pool(self._client, code)
         name, entries = self._queue.name, self._entries(share, batch_id)
         returned: Returned = []
-        full_s = self._put_off.seconds(code)
+        full_s, attempt = self._put_off.seconds(code), self._attempts[code]
         for first in range(0, len(entries), SUBMIT_MOST):
             part = entries[first : first + SUBMIT_MOST]
-            answer = await pool.submit(name, self._queue.epoch, part, full_s=full_s, grace_ms=self._grace_ms)
+            answer = await pool.submit(
+                name, self._queue.epoch, part, attempt=attempt, full_s=full_s, grace_ms=self._grace_ms
+            )
             if answer.tag == "stale":
                 raise Fenced(f"queue {name} has another owner")
             waits_s = dict.fromkeys(answer.cascaded, CASCADE_RETRY_S)
@@ -240,3 +299,12 @@ class Submitter:
         self._told_full[code] = now_s, 0
         text = "pool %s is full: %d messages of %s go back for %d s"
         log.warning(text, code, since_then + refused, self._queue.name, full_s)
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """An error that nobody asks for is printed when its task is forgotten."""
+    tasks = list(tasks)
+    await cancel(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

@@ -30,13 +30,13 @@ async def take_over(
     """Returns how many tracked messages no pool held, and which pools did not answer: those are not fenced.
 
     The former were dropped and come back from the source. Of the latter nothing is known and nothing dropped: whoever
-    looks later fences them first (`phantoms.py`). `on_tracked` is told what is tracked, page by page.
+    feeds them fences them first (`submit.py`). `on_tracked` is told what is tracked, page by page.
 
     Only pools that something is tracked for are fenced, however many others there are. That is enough: an older owner
     submits nothing that it has not tracked before, under the name of the pool that it goes to, and forgets it again
-    only after that call has ended. Since we have the lease it tracks nothing more. So whatever it still may send, now
-    or when it wakes in an hour, names a pool that we find here; and what we fence stays fenced for our own followers,
-    who may find nothing there any more.
+    only after that call has ended, or after it has fenced one that it gave up. Since we have the lease it tracks
+    nothing more. So whatever it still may send, now or when it wakes in an hour, names a pool that we find here; and
+    what we fence stays fenced for our own followers, who may find nothing there any more.
     """
     # Tracking is refused to older owners since we have the lease; submitting not before this.
     failpoint.hit("owned")
@@ -73,8 +73,8 @@ async def _answers(client: Client, queue: Queue, code: str) -> bool:
     return True
 
 
-async def fence(client: Client, queue: Queue, code: str) -> None:
-    if not await Pool(client, code).fence(queue.name, queue.epoch):
+async def fence(client: Client, queue: Queue, code: str, *, attempt: int = 0) -> None:
+    if not await Pool(client, code).fence(queue.name, queue.epoch, attempt=attempt):
         raise Fenced(f"queue {queue.name} has another owner")
 
 

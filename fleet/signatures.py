@@ -48,7 +48,7 @@ class Signatures:
         Some hundred pools at a time: whoever follows them has other things to do on the same loop.
         """
         if marks is not self._marks:  # nobody changes one that was passed in
-            for code in self._marks.keys() - marks.keys():
+            for code in (self._marks.keys() | self.unread) - marks.keys():
                 self._forget(code)
             changed = [code for code, mark in marks.items() if self._marks.get(code) != mark]
             self.unread = set()
@@ -67,10 +67,11 @@ class Signatures:
     async def _look_at(self, changed: list[str], marks: Mapping[str, str]) -> None:
         found = await self._secrets_of([code for code in changed if marks[code] != UNSIGNED])
         for code in changed:
-            self._forget(code)
             if code in self.unread:
-                self._signers[code] = Unsignable(f"what pool {code} signs with cannot be read from Redis")
+                # What it signed with before does until then.
+                self._signers.setdefault(code, Unsignable(f"what pool {code} signs with cannot be read from Redis"))
                 continue
+            self._forget(code)
             secret, secret_file = found.get(code, ("", ""))
             if secret:
                 self._signers[code] = Signer(secret)

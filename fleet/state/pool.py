@@ -167,14 +167,15 @@ class Pool:
         owner_epoch: str,
         entries: Sequence[Entry],
         *,
+        attempt: int = 0,
         full_s: int = QUEUE_FULL_RETRY_S,
         grace_ms: int = AWAY_GRACE_MS,
     ) -> Submitted:
-        """`full_s`: after which what does not fit comes again.
+        """`attempt`: of this owner, see `fence`. `full_s`: after which what does not fit comes again.
 
         `grace_ms`: of what went back, how long after its delay newer messages of its group wait for it.
         """
-        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, SHARE, full_s * 1000, grace_ms]
+        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, attempt, SHARE, full_s * 1000, grace_ms]
         for entry in entries:
             arguments += entry.fields()
         s = script("submit")
@@ -218,9 +219,10 @@ class Pool:
         result: Literal["gone", "busy", "kept"] = await s(self.client, s.keys_of(self.keys), [revision])
         return result
 
-    async def fence(self, queue: str, owner_epoch: str) -> bool:
+    async def fence(self, queue: str, owner_epoch: str, *, attempt: int = 0) -> bool:
+        """What older owners submit is refused from here on, and what this one does under a lower attempt."""
         s = script("fence")
-        return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch]))
+        return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
 
     async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""

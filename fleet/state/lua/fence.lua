@@ -1,10 +1,12 @@
--- fence: a queue's new owner makes a pool refuse whatever an older owner still submits.
+-- fence: a queue's owner makes a pool refuse what an older owner, or an earlier call of his own, still submits.
 -- KEYS epochs
--- ARGV queue owner_epoch
+-- ARGV queue owner_epoch attempt
+--   attempt: of this owner; what he submits is refused below it. 0 for one who has not submitted yet
 -- Returns 1 if it stands, 0 if a newer owner has been here
-local field = 'q:' .. ARGV[1]
-if tonumber(redis.call('HGET', KEYS[1], field) or 0) > tonumber(ARGV[2]) then return 0 end
+local epoch_of, attempt_of = 'q:' .. ARGV[1], 'n:' .. ARGV[1]
+if tonumber(redis.call('HGET', KEYS[1], epoch_of) or 0) > tonumber(ARGV[2]) then return 0 end
 -- Redis may be full, and then a queue must find an owner all the same: a script that has written may go on.
-redis.call('HDEL', KEYS[1], '')
-redis.call('HSET', KEYS[1], field, ARGV[2])
+redis.call('HDEL', KEYS[1], '', attempt_of)
+redis.call('HSET', KEYS[1], epoch_of, ARGV[2])
+if tonumber(ARGV[3]) > 0 then redis.call('HSET', KEYS[1], attempt_of, ARGV[3]) end
 return 1

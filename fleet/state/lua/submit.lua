@@ -1,22 +1,22 @@
 -- submit: append messages of one source queue to their groups' queues, in shares taken or refused whole.
 -- WITH rest away clock wake
 -- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_group high_group
--- ARGV now_ms queue owner_epoch share full_ms grace_ms entry …, five fields an entry: key group tier batch value
---   full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
+-- ARGV now_ms queue owner_epoch attempt share full_ms grace_ms entry …, five fields an entry: key group tier batch value
+--   attempt: below the one that the owner fenced (`fence.lua`) it is a call that he gave up; full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
 -- Returns {tag, accepted, room, cascaded, behind}
---   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner
+--   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or attempt
 --   accepted: how many from the front were taken (or were held already); the rest did not fit
 --   cascaded: indices of those whose batch and group has failed meanwhile, not taken
 --   behind: index ms …, of those not taken because older messages of their group are away, or because their group waits
 --   in place and has its share of the pool; they may come again after that
 local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_group,
   high_group = unpack(KEYS)
-local queue, owner_epoch, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local full_ms, grace_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
+local queue, owner_epoch, attempt, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local full_ms, grace_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIELDS = 5
 local AWAY_MOST = 10000
 local LEAST_MS = 1000 -- who comes too early comes again soon, and not at once for ever
-local count = (#ARGV - 6) / FIELDS
+local count = (#ARGV - 7) / FIELDS
 
 local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
   'promised_until', 'on_failure', 'clock')
@@ -24,8 +24,10 @@ local now = pool_time(ARGV[1], config[8])
 if config[1] and config[3] then return { 'draining', 0, 0, {}, {} } end
 
 -- A queue's new owner raises this before it reconciles: whatever an older one still sends is refused.
-local known = tonumber(redis.call('HGET', epochs, 'q:' .. queue) or 0)
-if owner_epoch < known then return { 'stale', 0, 0, {}, {} } end
+local fence = redis.call('HMGET', epochs, 'q:' .. queue, 'n:' .. queue)
+local known = tonumber(fence[1] or 0)
+local given_up = owner_epoch == known and attempt < tonumber(fence[2] or 0)
+if owner_epoch < known or given_up then return { 'stale', 0, 0, {}, {} } end
 
 -- What is away ------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ end
 
 local function note_refused(from, on_failure, due_ms)
   for i = from, count do
-    local base = 6 + (i - 1) * FIELDS
+    local base = 7 + (i - 1) * FIELDS
     if keeps_order(ARGV[base + 2], ARGV[base + 5], on_failure)
       and redis.call('HEXISTS', entries, ARGV[base + 1]) == 0 then
       note_away(ARGV[base + 3] .. ARGV[base + 2], ARGV[base + 1], due_ms)
@@ -100,7 +102,10 @@ if not config[1] then
   write_marks()
   return { 'unknown', 0, 0, {}, {} }
 end
-if owner_epoch > known then redis.call('HSET', epochs, 'q:' .. queue, ARGV[3]) end
+if owner_epoch > known then
+  redis.call('HSET', epochs, 'q:' .. queue, ARGV[3])
+  if fence[2] then redis.call('HDEL', epochs, 'n:' .. queue) end
+end
 
 -- What is taken -----------------------------------------------------------------------------------
 
@@ -129,7 +134,7 @@ local accepted = 0
 for first = 1, count, share do
   local last = math.min(first + share - 1, count)
   local keys = {}
-  for i = first, last do keys[#keys + 1] = ARGV[6 + (i - 1) * FIELDS + 1] end
+  for i = first, last do keys[#keys + 1] = ARGV[7 + (i - 1) * FIELDS + 1] end
   local there = redis.call('HMGET', entries, unpack(keys))
   local share_fresh, share_cascaded, share_behind, seen, back, grown = {}, {}, {}, {}, {}, {}
   local share_away = {} -- noted once the share is taken: refused, all of it is noted in its order
@@ -137,7 +142,7 @@ for first = 1, count, share do
   for i = first, last do
     local key = keys[i - first + 1]
     if not there[i - first + 1] and not seen[key] then
-      local base = 6 + (i - 1) * FIELDS
+      local base = 7 + (i - 1) * FIELDS
       local group, tier = ARGV[base + 2], ARGV[base + 3]
       local name = tier .. group
       seen[key] = true

@@ -9,13 +9,28 @@ from coordinator.put_off import Limits, PutOff
 CAPACITY, CONCURRENCY = 50, 4
 
 
+class HandClock:
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+
+    def boot_ms(self) -> float:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        raise AssertionError("it may step")
+
+
+CLOCK = HandClock()
+
+
 @pytest.fixture
 def put_off() -> PutOff:
-    return PutOff(lambda _: Limits(CAPACITY, CONCURRENCY))
+    return PutOff(lambda _: Limits(CAPACITY, CONCURRENCY), CLOCK)
 
 
 def refused(put_off: PutOff, *, idle: bool) -> int:
-    """A refusal, after the pool was idle or busy all the time."""
+    """A refusal once what was refused before has come again, after the pool was idle or busy all the time."""
+    CLOCK.now_ms += 31_000
     put_off.seen("P", CAPACITY - CONCURRENCY + idle)
     seconds = put_off.seconds("P")
     put_off.refused("P")
@@ -50,3 +65,13 @@ def test_each_pool_by_itself(put_off: PutOff) -> None:
     refused(put_off, idle=True)
     refused(put_off, idle=True)
     assert (put_off.seconds("P"), put_off.seconds("OTHER")) == (15, 30)
+
+
+def test_many_calls_refused_in_a_moment_count_once(put_off: PutOff) -> None:
+    for _ in range(4):
+        refused(put_off, idle=True)
+    assert put_off.seconds("P") == 4
+    CLOCK.now_ms += 31_000
+    for _ in range(9):
+        put_off.refused("P")
+    assert put_off.seconds("P") == 5

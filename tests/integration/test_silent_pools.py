@@ -1,0 +1,283 @@
+"""A pool that does not answer, as a node of a Cluster that hangs: what is for it, and what is for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from coordinator import phantoms
+from coordinator.admit import Admission
+from coordinator.phantoms import Patrol
+from coordinator.put_off import Limits, PutOff
+from coordinator.room import Rooms
+from coordinator.submit import Submitter
+from coordinator.takeover import take_over
+from fleet.alarms import Alarms
+from fleet.clock import SystemClock
+from fleet.errors import Fenced, StateUnavailable
+from fleet.lease import Lease
+from fleet.sources.base import Received
+from fleet.state.connect import Client, connected
+from fleet.state.keys import QueueKeys
+from fleet.state.pool import Pool, PoolSettings
+from fleet.state.queue import Queue
+from fleet.state.warnings import Warnings
+from tests.acceptance.intake import SourceWithoutGroups, received
+from tests.integration.owning import HandClock, eventually
+from tests.lua.stage import drain, in_groups, submit
+from tests.servers import RedisServer
+
+
+def of_group(number: int, pool: str = "P") -> Received:
+    return received(str(number), poolCode=pool, messageGroupId="g")
+
+
+class Silence:
+    """Of the pool P: these calls to it fail, or hang, while it lasts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *calls: str, hangs: bool = False) -> None:
+        self.over = asyncio.Event()
+        self._hangs = hangs
+        for name in calls:
+            monkeypatch.setattr(Pool, name, self._silent(getattr(Pool, name)))
+
+    def _silent(self, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(pool: Pool, *args: Any, **given: Any) -> Any:
+            if pool.code == "P" and not self.over.is_set():
+                if not self._hangs:
+                    raise StateUnavailable
+                await self.over.wait()
+            return await real(pool, *args, **given)
+
+        return call
+
+
+class Owner:
+    """What an owner of a queue does, but for its polls and acks."""
+
+    def __init__(self, client: Client, lease: Lease, source: SourceWithoutGroups) -> None:
+        self.client, self.lease, self.source = client, lease, source
+        self.over = asyncio.Event()
+        self.queue = Queue(client, "q", epoch=lease.epoch)
+        alarms, clock = Alarms(warnings=Warnings(client), source="us"), SystemClock()
+        self.submitter = Submitter(
+            client=client,
+            queue=self.queue,
+            source=source,
+            lease=lease,
+            on_room=lambda *_: None,
+            put_off=PutOff(lambda _: Limits(50, 1), clock),
+            alarms=alarms,
+            counts=Counter(),
+            ours=self._ours,
+            rest=self._rest,
+        )
+        self.admission = Admission(
+            queue=self.queue,
+            source=source,
+            lease=lease,
+            pool_for=lambda code: code,
+            submitter=self.submitter,
+            alarms=alarms,
+            counts=Counter(),
+        )
+        self.patrol = Patrol(
+            client=client,
+            queue=self.queue,
+            source=source,
+            clock=clock,
+            alarms=alarms,
+            ours=self._ours,
+            rest=self._rest,
+            is_late=self.submitter.is_late,
+        )
+
+    def _ours(self) -> bool:
+        return self.lease.held and not self.over.is_set()
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.over.wait()
+        except TimeoutError:
+            return
+
+    async def take(self, *numbers: int, pool: str = "P") -> None:
+        await self.admission.admit([of_group(number, pool) for number in numbers])
+
+
+@asynccontextmanager
+async def owning(client: Client, name: str = "us", source: SourceWithoutGroups | None = None) -> AsyncIterator[Owner]:
+    """One who takes the queue over and owns it, until the end of this."""
+    source = source or SourceWithoutGroups()
+    lease = Lease(client=client, key=QueueKeys("q").owner, owner=name, ttl_ms=60_000, clock=SystemClock())
+    assert await lease.acquire()
+    owner = Owner(client, lease, source)
+    _, silent = await take_over(client=client, queue=owner.queue, source=source)
+    owner.submitter.begin_late(silent)
+    running = asyncio.create_task(owner.submitter.run())
+    try:
+        yield owner
+    finally:
+        owner.over.set()
+        await running
+        await lease.release()
+
+
+@pytest.fixture
+async def client(redis_server: RedisServer) -> AsyncIterator[Client]:
+    async with connected(redis_server.url) as found:
+        for code in ("P", "OTHER"):
+            await Pool(found, code).configure("1", PoolSettings(10, 200, on_failure="hold"))
+        yield found
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["refuses", "hangs"])
+async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
+    client: Client, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=hangs)
+    async with owning(client) as owner:
+        await owner.take(1, 2)
+        await owner.take(3)
+        await owner.take(8, pool="OTHER")
+        assert await drain(Pool(client, "OTHER")) == ["8"]
+        silence.over.set()
+        await eventually(lambda: not owner.submitter.is_late("P"))
+        await owner.take(4)
+        assert await drain(Pool(client, "P")) == ["1", "2", "3", "4"]
+        assert owner.source.nacked == {}
+
+
+async def test_what_had_arrived_after_all_is_not_submitted_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., Awaitable[Any]] = Pool.submit
+    lost: list[Any] = []
+
+    async def answer_is_lost(pool: Pool, *args: Any, **given: Any) -> Any:
+        answer = await real(pool, *args, **given)
+        if not lost:
+            lost.append(answer)
+            raise StateUnavailable
+        return answer
+
+    monkeypatch.setattr(Pool, "submit", answer_is_lost)
+    async with owning(client) as owner:
+        await owner.take(1, 2)
+        delivered = await drain(Pool(client, "P"))
+        await eventually(lambda: not owner.submitter.is_late("P"))
+        assert (delivered, await drain(Pool(client, "P"))) == (["1", "2"], [])
+
+
+async def test_a_call_that_was_given_up_and_repeated_is_refused_when_it_arrives_late(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., Awaitable[Any]] = Pool.submit
+    late: list[tuple[Any, Any]] = []
+
+    async def on_its_way(pool: Pool, *args: Any, **given: Any) -> Any:
+        if not late:
+            late.append(((pool, *args), given))
+            raise StateUnavailable
+        return await real(pool, *args, **given)
+
+    monkeypatch.setattr(Pool, "submit", on_its_way)
+    async with owning(client) as owner:
+        await owner.take(1)
+        await eventually(lambda: not owner.submitter.is_late("P"))
+        assert await drain(Pool(client, "P")) == ["1"]
+        ((args, given),) = late
+        assert (await real(*args, **given)).tag == "stale"
+        await owner.take(2)
+        assert await drain(Pool(client, "P")) == ["2"]
+
+
+async def test_the_patrol_leaves_what_waits_for_it_alone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node refuses what writes, and answers what reads."""
+    monkeypatch.setattr(phantoms, "EVERY_S", 0.05)
+    silence = Silence(monkeypatch, "submit", "fence")
+    async with owning(client) as owner:
+        await owner.take(1)
+        patrol = asyncio.create_task(owner.patrol.run())
+        await asyncio.sleep(0.3)
+        await owner.take(2)
+        await asyncio.sleep(0.1)
+        assert owner.source.nacked == {}
+        silence.over.set()
+        await eventually(lambda: not owner.submitter.is_late("P"))
+        assert await drain(Pool(client, "P")) == ["1", "2"]
+        owner.over.set()
+        await patrol
+
+
+async def test_an_heir_has_what_an_older_owner_left_for_it_come_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence, source = Silence(monkeypatch, "submit", "fence", "held"), SourceWithoutGroups()
+    async with owning(client, "older", source) as older:
+        await older.take(1, 2)
+    async with owning(client, "heir", source) as heir:
+        await heir.take(3)
+        silence.over.set()
+        await eventually(lambda: not heir.submitter.is_late("P"))
+        assert list(source.nacked) == ["handle-1", "handle-2", "handle-3"], "all of it comes again, in its order"
+        assert await drain(Pool(client, "P")) == []
+        await heir.take(1, 2, 3)
+        assert await drain(Pool(client, "P")) == ["1", "2", "3"]
+
+
+async def test_a_stop_leaves_no_task_and_no_error_behind(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    before = asyncio.all_tasks()
+    silence = Silence(monkeypatch, "submit", hangs=True)
+    async with owning(client) as owner:
+        taking = asyncio.create_task(owner.take(1))
+        await asyncio.sleep(0.1)
+        owner.over.set()
+        await asyncio.sleep(0.1)
+        silence.over.set()
+        await taking
+    assert asyncio.all_tasks() == before
+    async with owning(client, "another") as another:
+        await another.take(2)
+        await Pool(client, "P").fence("q", "9999999999999999")
+        with pytest.raises(Fenced):
+            await another.take(3)
+    assert said == []
+
+
+@pytest.mark.parametrize("by_groups", [False, True], ids=["by-messages", "by-groups"])
+async def test_who_looks_for_room_waits_for_all_silent_pools_together_and_a_second(
+    client: Client, monkeypatch: pytest.MonkeyPatch, by_groups: bool
+) -> None:
+    silent, limits = [f"P{i}" for i in range(5)], {"SLOW": Limits(50, 2)}
+    limits |= dict.fromkeys(silent, Limits(160, 2))
+    for code, limit in limits.items():
+        await Pool(client, code).configure("1", PoolSettings(limit.concurrency, limit.capacity))
+    await submit(Pool(client, "SLOW"), in_groups(50, "s"))
+    rooms = Rooms(client=client, clock=HandClock(), limits_of=limits.__getitem__, full=lambda: False)
+    for code in silent:
+        rooms.note(code, 160)
+    over = asyncio.Event()
+    for name in ("room", "groups_to_do"):
+        real: Callable[..., Awaitable[Any]] = getattr(Pool, name)
+
+        async def call(pool: Pool, *args: Any, _real: Callable[..., Awaitable[Any]] = real) -> Any:
+            if pool.code in silent:
+                await over.wait()
+            return await _real(pool, *args)
+
+        monkeypatch.setattr(Pool, name, call)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert await rooms.wait(dict.fromkeys(limits, 1 / 6), 100, by_groups=by_groups) == 0
+    assert loop.time() - began_s < 2.9, "a second for the looks, and one for the wait"
+    over.set()
+    await asyncio.sleep(0.05)
