@@ -1,19 +1,17 @@
-"""For how long what a full pool refuses is put off: half a minute, or less where the pool ran out of work meanwhile.
+"""For how long what a full pool refuses is put off: a second, and twice as long each time while it always has work.
 
-A pool of little room may be through with what it has in a few seconds, while its own messages are away for thirty. One
-that has always work loses nothing by that: what it refuses is out of the way of what is for others.
+What is put off stands at the head of its groups. Away for half a minute from the first time on, it would leave a pool
+that is through with what it has in a few seconds without any work; and where a pool is in demand for long, what it
+refuses has to be out of the way of what is for others.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleet.clock import Clock
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
-
-_LESS, _MORE = 0.5, 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,40 +23,34 @@ class Limits:
 
 
 class PutOff:
-    """Of each pool, as of its refusals; the first is half a minute.
-
-    All that one call refuses is put off alike, so that it keeps its order.
-    """
+    """Of each pool, as of its refusals. All that one call refuses is put off alike, so that it keeps its order."""
 
     def __init__(self, limits_of: Callable[[str], Limits], clock: Clock) -> None:
         self._limits_of = limits_of
         self._clock = clock
-        self._seconds: dict[str, float] = {}
+        self._seconds: dict[str, int] = {}
+        self._since_ms: dict[str, float] = {}
         self._was_idle: set[str] = set()
-        self._changed_ms: dict[str, float] = {}
+        """Pools that had less to do than they could work on while what they refused was away."""
 
     def seen(self, code: str, free: int) -> None:
-        """How much room it had: with less to do than it could work on it was idle, in part."""
-        if code not in self._seconds:
-            return  # it refused nothing yet
+        """How much room it had."""
         limits = self._limits_of(code)
-        if free > limits.capacity - limits.concurrency:
+        if code in self._seconds and free > limits.capacity - limits.concurrency:
             self._was_idle.add(code)
 
     def seconds(self, code: str) -> int:
-        return math.ceil(self._next(code))
+        seconds = self._seconds.get(code, MIN_RETRY_S)
+        return max(seconds // 2, MIN_RETRY_S) if code in self._was_idle else seconds
 
     def refused(self, code: str) -> None:
-        now_ms, seconds = self._clock.boot_ms(), self._next(code)
-        if code in self._was_idle:
+        now_ms, seconds = self._clock.boot_ms(), self.seconds(code)
+        # Once while it is put off, however many calls are refused: each may be of another queue.
+        is_over = now_ms >= self._since_ms.get(code, now_ms) + seconds * 1000
+        if code not in self._seconds or code in self._was_idle:
             self._was_idle.discard(code)
-        elif now_ms >= self._changed_ms.get(code, now_ms) + seconds * 1000:
-            # Once while it is put off, however many calls are refused: each may be of another queue.
-            seconds *= _MORE
-        elif code in self._seconds:
+        elif is_over:
+            seconds = min(2 * seconds, QUEUE_FULL_RETRY_S)
+        else:
             return
-        self._seconds[code], self._changed_ms[code] = seconds, now_ms
-
-    def _next(self, code: str) -> float:
-        seconds = min(self._seconds.get(code, QUEUE_FULL_RETRY_S), QUEUE_FULL_RETRY_S)
-        return max(MIN_RETRY_S, seconds * _LESS) if code in self._was_idle else seconds
+        self._seconds[code], self._since_ms[code] = seconds, now_ms

@@ -133,7 +133,9 @@ def _ended_by_a_failover(connection: Redis, patience: asyncio.Timeout) -> Iterat
     loop = asyncio.get_running_loop()
 
     def end() -> None:
-        patience.reschedule(loop.time())
+        # Told again before we came to notice: a timeout that has expired cannot be moved.
+        if not patience.expired():
+            patience.reschedule(loop.time())
 
     pool.on_renewed.add(end)
     try:

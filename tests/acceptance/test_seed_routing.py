@@ -100,7 +100,7 @@ async def test_a_pool_without_room_for_its_share_of_the_batch_takes_none_of_it(r
         await intake.admission.admit([received(f"x{i}") for i in range(40)])
         batch = [received(f"y{i}", messageGroupId=f"g{i % 3}") for i in range(11)]
         await intake.admission.admit([*batch, received("z", poolCode="ROOMY")])
-        assert intake.source.nacked == {f"handle-y{i}": 30_000 for i in range(11)}
+        assert intake.source.nacked == {f"handle-y{i}": 1_000 for i in range(11)}
         assert list(intake.source.nacked) == [f"handle-y{i}" for i in range(11)], "handed back in order"
         assert await full.room() == 10
         assert await roomy.room() == 199, "another pool of the batch is not touched by it"

@@ -12,7 +12,7 @@ import uvloop
 
 from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected, subscribe_connection, translated
-from fleet.state.connections import MOST, Watched
+from fleet.state.connections import MOST, Connections, Watched
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.signals import Signals
 from fleet.tasks import cancel
@@ -169,3 +169,27 @@ def test_what_is_said_on_a_line_that_was_given_up_fails_as_a_line_that_is_lost()
     with running_redis() as server:
         # As processes do it: the transports of asyncio itself take what is written to a closed one.
         uvloop.run(ping(server.url))
+
+
+async def test_a_renewal_before_the_last_one_was_noticed_ends_nothing(redis_server: RedisServer) -> None:
+    """A server that refuses for long renews connections again and again, and each time the signals begin anew."""
+    said: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: said.append(str(context.get("exception"))))
+    begun = asyncio.Queue[None]()
+    async with connected(redis_server.url) as client:
+        pool = client.connection_pool
+        assert isinstance(pool, Connections)
+        signals = Signals(
+            client=client, url=redis_server.url, handlers={}, on_subscribed=lambda: None, prefix="x:", ping_every_s=60
+        )
+        await signals.follow({"one"})
+        signals._on_prefixed = lambda *_: begun.put_nowait(None)
+        running = asyncio.create_task(signals.run())
+        for _ in range(3):
+            await begun.get()
+            pool._renew()
+            loop.call_soon(pool._renew)  # after its timeout has expired, before its task hears of that
+        await begun.get()
+        await cancel([running])
+    assert said == []

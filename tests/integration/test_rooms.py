@@ -114,12 +114,14 @@ async def test_a_pool_that_is_short_for_longer_than_patience_lasts_is_not_waited
 
 
 async def test_a_look_that_finds_a_pool_idle_shortens_what_it_refuses_is_put_off_for(uneven: Uneven) -> None:
-    rooms = uneven.rooms
-    for code in ("SLOW", "FAST"):
-        rooms.put_off.refused(code)
-    assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 30]
+    put_off = uneven.rooms.put_off
+    for _ in range(4):
+        for code in ("SLOW", "FAST"):
+            put_off.refused(code)
+        uneven.clock.now_ms += 10_000
+    assert [put_off.seconds(code) for code in ("SLOW", "FAST")] == [8, 8]
     await uneven.asked_for()
-    assert [rooms.put_off.seconds(code) for code in ("SLOW", "FAST")] == [30, 15], "one is full, one empty"
+    assert [put_off.seconds(code) for code in ("SLOW", "FAST")] == [8, 4], "one is full, one empty"
 
 
 class ChangedMeanwhile:

@@ -37,41 +37,35 @@ def refused(put_off: PutOff, *, idle: bool) -> int:
     return seconds
 
 
-def test_a_pool_that_always_has_work_puts_off_for_half_a_minute(put_off: PutOff) -> None:
-    assert [refused(put_off, idle=False) for _ in range(3)] == [30, 30, 30]
+def test_a_pool_that_always_has_work_puts_off_for_twice_as_long_each_time_up_to_half_a_minute(put_off: PutOff) -> None:
+    assert [refused(put_off, idle=False) for _ in range(8)] == [1, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_one_that_ran_out_of_work_puts_off_for_half_as_long_each_time_and_for_a_second_at_least(
-    put_off: PutOff,
-) -> None:
-    assert [refused(put_off, idle=True) for _ in range(8)] == [30, 15, 8, 4, 2, 1, 1, 1]
-
-
-def test_with_work_all_the_time_again_it_goes_back_to_half_a_minute(put_off: PutOff) -> None:
-    for _ in range(4):
-        refused(put_off, idle=True)
-    assert [refused(put_off, idle=False) for _ in range(10)] == [4, 5, 6, 8, 10, 12, 15, 18, 23, 28]
-    assert refused(put_off, idle=False) == 30
+def test_one_that_ran_out_of_work_puts_off_for_half_as_long_and_for_a_second_at_least(put_off: PutOff) -> None:
+    for _ in range(8):
+        refused(put_off, idle=False)
+    assert [refused(put_off, idle=True) for _ in range(6)] == [15, 7, 3, 1, 1, 1]
 
 
 def test_idle_without_a_refusal_counts_once(put_off: PutOff) -> None:
-    refused(put_off, idle=False)
+    for _ in range(8):
+        refused(put_off, idle=False)
     for _ in range(5):
         put_off.seen("P", CAPACITY)
     assert refused(put_off, idle=True) == 15
 
 
-def test_each_pool_by_itself(put_off: PutOff) -> None:
-    refused(put_off, idle=True)
-    refused(put_off, idle=True)
-    assert (put_off.seconds("P"), put_off.seconds("OTHER")) == (15, 30)
-
-
 def test_many_calls_refused_in_a_moment_count_once(put_off: PutOff) -> None:
     for _ in range(4):
-        refused(put_off, idle=True)
-    assert put_off.seconds("P") == 4
+        refused(put_off, idle=False)
+    assert put_off.seconds("P") == 8
     CLOCK.now_ms += 31_000
     for _ in range(9):
         put_off.refused("P")
-    assert put_off.seconds("P") == 5
+    assert put_off.seconds("P") == 16
+
+
+def test_each_pool_by_itself(put_off: PutOff) -> None:
+    for _ in range(4):
+        refused(put_off, idle=False)
+    assert (put_off.seconds("P"), put_off.seconds("OTHER")) == (8, 1)
