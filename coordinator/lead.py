@@ -320,6 +320,8 @@ class Lead:
             await self._registry.remember_queue(name, _encode(replace(one.config, draining=False)))
             self._failures.pop(name, None)
             self._restarts.discard(name)
+            if not one.lease.held:
+                raise Fenced("its lease lapsed before it was begun")
             one.consumer = Consumer(
                 config=one.config,
                 client=self._client,

@@ -10,6 +10,8 @@ import logging
 from dataclasses import replace
 
 from fleet.config import PoolConfig, RouterConfig, canonical
+from fleet.errors import StateUnavailable
+from fleet.nouns import number
 from fleet.state.connect import Client
 from fleet.state.known_pools import mark_of
 from fleet.state.observe import pool_settings
@@ -20,6 +22,10 @@ log = logging.getLogger("fleet.syncer")
 
 _AT_ONCE = 50
 """Each is a connection; redis-py opens no more than 100, and there are others who need one."""
+_LOOKED_AT = 100
+"""Pools of which a call, and so a second, looks whether they still have their settings."""
+
+_NAMED = 5
 
 
 class Publisher:
@@ -29,10 +35,12 @@ class Publisher:
         self._client = client
         self._registry = Registry(client)
         self._complete = ""
-        """The revision whose pools we know to be configured."""
+        """The revision whose pools we configured."""
+        self._next = 0
+        """Of those the first to be looked at again."""
 
     async def publish(self, config: RouterConfig, *, epoch: str = "") -> str:
-        """Returns the revision that is in place now. Asked every second; costs one call when nothing changed.
+        """Returns the revision that is in place now. Asked every second; costs three calls when nothing changed.
 
         `epoch`: of the lead under which it is published; Fenced once another leads. '' where nobody else publishes.
         """
@@ -43,7 +51,27 @@ class Publisher:
             await self._drain_others({pool.code for pool in config.pools}, revision)
             await self._registry.announce_config()
             self._complete = revision
+        elif forgotten := await self._forgotten(config.pools, revision):
+            codes = ", ".join(pool.code for pool in forgotten[:_NAMED])
+            log.warning("%s configured again, as Redis had forgotten it: %s", number(len(forgotten), "pool"), codes)
+            await self._configure(forgotten, revision)
+            await self._registry.announce_config()
         return revision
+
+    async def _forgotten(self, pools: tuple[PoolConfig, ...], revision: str) -> tuple[PoolConfig, ...]:
+        """Some of the pools in turn: those that do not have what we gave them.
+
+        A failover may lose it with the last writes that Redis had, and a node of a Cluster by itself.
+        """
+        first = self._next if self._next < len(pools) else 0
+        part = pools[first : first + _LOOKED_AT]
+        self._next = first + _LOOKED_AT
+        try:
+            known = await self._registry.known_under(revision, [pool.code for pool in part])
+        except StateUnavailable as error:
+            log.debug("%s", error)  # a node is away: what it has can be neither read nor written
+            return ()
+        return tuple(pool for pool in part if pool.code not in known)
 
     async def _configure(self, pools: tuple[PoolConfig, ...], revision: str) -> None:
         for first in range(0, len(pools), _AT_ONCE):

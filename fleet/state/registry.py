@@ -10,7 +10,7 @@ import msgspec
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client, translated
-from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL, FleetKeys
+from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL, FleetKeys, PoolKeys
 from fleet.state.scripts import SEP, script
 
 _AT_ONCE = 2000
@@ -129,6 +129,19 @@ class Registry:
         """Each with its mark (`known_pools.py`), or without."""
         marks = codes if isinstance(codes, Mapping) else dict.fromkeys(sorted(codes), "")
         await self._enlist([word for pair in marks.items() for word in pair])
+
+    async def known_under(self, revision: str, codes: Sequence[str]) -> set[str]:
+        """Those of the pools that have settings of this revision or a newer one, and are among those that there are."""
+        if not codes:
+            return set()
+        asked = self.client.pipeline(transaction=False)
+        for code in codes:
+            asked.hget(PoolKeys(code).settings, "revision")
+        with translated():
+            revisions = await asked.execute()
+            marks = await self.client.hmget(FleetKeys.pool_marks, list(codes))
+        found = zip(codes, revisions, marks, strict=True)
+        return {code for code, has, mark in found if float(has or 0) >= float(revision) and mark is not None}
 
     async def forget_pool(self, code: str) -> None:
         await self._enlist([code, "gone"])

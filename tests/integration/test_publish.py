@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from coordinator.publish import Publisher
 from fleet.config import RouterConfig, parse_router_config
 from fleet.state.connect import Client, connected
+from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.observe import pool_settings
 from fleet.state.registry import Registry
 from tests.servers import RedisServer
@@ -73,3 +75,33 @@ async def test_a_wiped_redis_is_configured_again(client: Client) -> None:
     assert int(after) > int(before)
     assert set(await pool_settings(client, ["A"])) == {"A"}
     assert await Registry(client).pools() == {"A", "DEFAULT-POOL"}
+
+
+async def test_pools_that_redis_forgot_are_configured_again(client: Client) -> None:
+    """As by a failover that lost the last writes, or on a node of a Cluster that came back empty."""
+    publisher, many = Publisher(client=client), config(*(f"P{i:03}" for i in range(150)))
+    await publisher.publish(many)
+    await client.delete(PoolKeys("P001").settings, PoolKeys("P149").settings)
+    await client.hdel(FleetKeys.pool_marks, "P002")
+    older = str(int(await Registry(client).revision()) - 1)
+    await client.hset(PoolKeys("P003").settings, "revision", older)
+    for _ in range(2):
+        await publisher.publish(many)  # some of them a second
+    known = await Registry(client).known_under(await Registry(client).revision(), [p.code for p in many.pools])
+    assert len(known) == len(many.pools) == 151
+    assert await client.hget(FleetKeys.pool_marks, "P002") is not None
+
+
+@pytest.mark.parametrize("by", ["1", "0.5"], ids=["newer", "by-hand"])
+async def test_a_look_at_what_the_pools_have_repairs_nothing_that_is_newer(
+    client: Client, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    publisher = Publisher(client=client)
+    revision = await publisher.publish(config("A"))
+    await client.hset(PoolKeys("A").settings, "revision", str(Decimal(revision) + Decimal(by)))
+
+    async def again(*_: Any) -> None:
+        raise AssertionError("configured again")
+
+    monkeypatch.setattr(Publisher, "_configure", again)
+    assert await publisher.publish(config("A")) == revision
