@@ -112,6 +112,8 @@ async def serve(settings: Settings, retry: RetryPolicy | None, metrics_port: int
                 life.crash = error
                 life.end()
                 return
+            # At once: who started us waits for it.
+            await heartbeat.beat()
             await syncer.run()
 
         await heartbeat.beat()

@@ -34,7 +34,7 @@ from fleet.sources import ulid
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
 from fleet.supervise import Program, Supervisor, fleet_command, on_signals
-from fleet.up import environment_for, programs, syncer_gave_up, until_ready
+from fleet.up import environment_for, programs, until_ready
 from fleet.up_feed import feed_program
 from fleet.verify import Verdict, verify
 
@@ -121,7 +121,6 @@ class _Demo:
             **environment_for(self._settings, base), "FLEET_LOG_LEVEL": "WARNING", "JAVA_TOOL_OPTIONS": java
         }  # fmt: skip
         logging.getLogger("fleet").setLevel("WARNING")
-        url = self._settings.redis.url
         supervisor = Supervisor(
             stages=[
                 [self._endpoint(environment), *programs("server", 1, environment)],
@@ -132,7 +131,6 @@ class _Demo:
                 [feed_program(environment, output=self._feed_log)],
             ],
             orphan_signal=signal.SIGKILL,
-            is_final=lambda program, code: syncer_gave_up(url, program, code),
         )
         on_signals(supervisor.stop)
         supervising = asyncio.ensure_future(supervisor.run())
@@ -140,7 +138,7 @@ class _Demo:
         try:
             await asyncio.wait({supervising, work}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                # Ctrl-C, or a child whose end is final.
+                # Ctrl-C.
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 return supervisor.exit_code or 130

@@ -9,13 +9,15 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from fleet import config_sources
+from fleet.config_sources import Fetch
 from fleet.embedded_redis import EmbeddedRedis
-from fleet.errors import StateError
+from fleet.errors import InvalidConfig, StateError
 from fleet.nouns import number
 from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
@@ -142,6 +144,7 @@ def up(
     workers: int,
     coordinators: int,
     say: Callable[[str], None],
+    fetch: Fetch,
 ) -> int:
     """Run until a signal. Returns the exit code."""
     settings = with_default_config(settings)
@@ -149,11 +152,11 @@ def up(
     config_sources.check_files(settings.config)
     if settings.redis.url:
         asyncio.run(_reach(settings.redis.url))
-        return asyncio.run(_run(settings, None, environment, workers, coordinators, say))
+        return asyncio.run(_run(settings, None, environment, workers, coordinators, say, fetch))
     # Persistent: what was delivered and not yet acked at its source is still known after a restart.
     with EmbeddedRedis(directory=settings.data_dir, persist=True) as redis:
         settings = dataclasses.replace(settings, redis=RedisSettings(url=redis.url))
-        return asyncio.run(_run(settings, redis, environment, workers, coordinators, say))
+        return asyncio.run(_run(settings, redis, environment, workers, coordinators, say, fetch))
 
 
 async def _reach(url: str) -> None:
@@ -168,6 +171,7 @@ async def _run(
     workers: int,
     coordinators: int,
     say: Callable[[str], None],
+    fetch: Fetch,
 ) -> int:
     environment = environment_for(settings, base)
     host, port = settings.server.host, settings.server.port
@@ -177,6 +181,12 @@ async def _run(
         # The one that is free now stays the server's: messages of jobs on their way name it.
         port = int(door.getsockname()[1])
     environment |= {"FLEET_SERVER_HOST": host, "FLEET_SERVER_PORT": str(port)}
+    begun = asyncio.Event()
+
+    async def is_final(program: Program, _code: int) -> bool:
+        # Once it has had a configuration, that one stays in force whatever becomes of the syncer.
+        return program.name == "syncer" and not begun.is_set() and await is_bad(settings.config, fetch)
+
     supervisor = Supervisor(
         stages=[
             programs("server", 1, environment, "--host", host, "--port", str(port)),
@@ -186,7 +196,7 @@ async def _run(
         ],
         # Our Redis dies with us, and without it nobody can end anything cleanly.
         orphan_signal=signal.SIGTERM if redis is None else signal.SIGKILL,
-        is_final=lambda program, code: syncer_gave_up(settings.redis.url, program, code),
+        is_final=is_final,
     )
     on_signals(supervisor.stop)
 
@@ -200,7 +210,7 @@ async def _run(
         own.watch()
     supervisor.start()
     announcer = asyncio.get_running_loop().create_task(
-        _announce(settings, redis is not None, supervisor, environment, workers, coordinators, say)
+        _announce(settings, redis is not None, supervisor, environment, workers, coordinators, say, begun)
     )
     try:
         return await supervisor.run()
@@ -211,15 +221,14 @@ async def _run(
             own.unwatch()
 
 
-async def syncer_gave_up(url: str, program: Program, code: int) -> bool:
-    """Whether a syncer ended because the configuration is bad, rather than because Redis is away."""
-    if program.name != "syncer" or code != 1:
-        return False
+async def is_bad(config: ConfigSettings, fetch: Fetch) -> bool:
+    """Whether another syncer would meet the same: the configuration itself, rather than Redis or a crash of ours."""
     try:
-        async with connected(url):
-            return True
-    except StateError:
-        return False
+        await config_sources.read(config, fetch)
+    except InvalidConfig as error:
+        log.error("no configuration: %s", error)
+        return True
+    return False
 
 
 async def _announce(
@@ -230,7 +239,10 @@ async def _announce(
     workers: int,
     coordinators: int,
     say: Callable[[str], None],
+    begun: asyncio.Event,
 ) -> None:
+    await _until(settings.redis.url, lambda registry: _our_syncer_has_read(registry, supervisor))
+    begun.set()
     await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(f"Server: {await _address(settings.redis.url, supervisor)}")
@@ -245,25 +257,40 @@ async def _announce(
 
 
 async def _address(url: str, supervisor: Supervisor) -> str:
-    """Of our server: others may belong to the same fleet."""
     async with connected(url) as client:
-        records = await Registry(client).processes()
-    own = (supervisor.pids().get("server"), socket.gethostname())
-    found = (str(r["address"]) for r in records if r["role"] == "server" and (r["pid"], r["host"]) == own)
-    return next(found, "an address that its log says")
+        found = await _ours(Registry(client), supervisor, "server")
+    return next((str(record["address"]) for record in found), "an address that its log says")
+
+
+async def _our_syncer_has_read(registry: Registry, supervisor: Supervisor) -> bool:
+    return any(record["revision"] for record in await _ours(registry, supervisor, "syncer"))
+
+
+async def _ours(registry: Registry, supervisor: Supervisor, role: str) -> list[dict[str, Any]]:
+    """What ours say of themselves: others may belong to the same fleet."""
+    own = (supervisor.pids().get(role), socket.gethostname())
+    return [r for r in await registry.processes() if r["role"] == role and (r["pid"], r["host"]) == own]
 
 
 async def until_ready(url: str, *, coordinators: int, workers: int, servers: int = 0) -> None:
     """Until a configuration is in force and so many processes say that they live."""
     wanted = {"syncer": 1, "coordinator": coordinators, "worker": workers, "server": servers}
-    async with connected(url) as client:
-        registry = Registry(client)
-        while True:
-            try:
-                roles = [record["role"] for record in await registry.processes()]
-                if await registry.revision() and all(roles.count(role) >= n for role, n in wanted.items()):
-                    return
-            except StateError as error:
-                log.debug("not ready: %s", error)
-            # Heartbeats are no event that anybody is told of.
-            await asyncio.sleep(_LOOK_S)
+
+    async def are_there(registry: Registry) -> bool:
+        roles = [record["role"] for record in await registry.processes()]
+        return bool(await registry.revision()) and all(roles.count(role) >= n for role, n in wanted.items())
+
+    await _until(url, are_there)
+
+
+async def _until(url: str, fact: Callable[[Registry], Awaitable[bool]]) -> None:
+    while True:
+        try:
+            async with connected(url) as client:
+                # Heartbeats are no event that anybody is told of.
+                while not await fact(Registry(client)):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+            return
+        except StateError as error:
+            log.debug("not ready: %s", error)
+        await asyncio.sleep(_LOOK_S)

@@ -119,6 +119,12 @@ def become(settings: Settings, process: str) -> None:
         logs.remark(remark)
 
 
+async def fetch_config(source: str) -> bytes:
+    from coordinator.sync import fetch
+
+    return await asyncio.to_thread(fetch, source)
+
+
 def ask(question: Coroutine[Any, Any, T]) -> T:
     """Run one asynchronous question to its end."""
     return asyncio.run(question)

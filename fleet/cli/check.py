@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 
 import click
 
 from fleet import config_sources
-from fleet.cli.base import Command, Group, ask, example, json_option, settings_without_redis
+from fleet.cli.base import Command, Group, ask, example, fetch_config, json_option, settings_without_redis
 from fleet.cli.table import show_json
 from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
@@ -48,7 +47,7 @@ def doctor(context: click.Context, as_json: bool) -> int:
     settings = settings_without_redis(context)
 
     async def question() -> list[Finding]:
-        return [finding async for finding in examine(settings, _fetch)]
+        return [finding async for finding in examine(settings, fetch_config)]
 
     findings = ask(question())
     if as_json:
@@ -83,7 +82,7 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
     if not config_sources.is_given(settings.config):
         raise click.UsageError("Nothing to check: name a FILE or URL.", context)
     try:
-        found = ask(config_sources.read(settings.config, _fetch))
+        found = ask(config_sources.read(settings.config, fetch_config))
     except InvalidConfig as error:
         if not as_json:
             raise
@@ -102,12 +101,6 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
             click.echo(f"warn: {remark}")
         click.echo(f"ok: {number(len(queues), 'queue')}, {number(len(pools), 'pool')}")
     return 0
-
-
-async def _fetch(source: str) -> bytes:
-    from coordinator.sync import fetch
-
-    return await asyncio.to_thread(fetch, source)
 
 
 commands = (verify, doctor)  # `config` is a family of its own

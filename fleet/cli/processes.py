@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from fleet import demo as demonstration
-from fleet.cli.base import Command, become, example, settings_of, settings_without_redis
+from fleet.cli.base import Command, become, example, fetch_config, settings_of, settings_without_redis
 from fleet.cli.server import PORT
 from fleet.endpoint import EndpointOptions, run_endpoint
 from fleet.send import SAMPLE_PORT
@@ -43,7 +43,14 @@ def up(context: click.Context, workers: int, coordinators: int, port: int | None
     if port is not None:
         settings = replace(settings, server=replace(settings.server, port=port))
     become(settings, "up")
-    return run_up(settings, environment=os.environ, workers=workers, coordinators=coordinators, say=click.echo)
+    return run_up(
+        settings,
+        environment=os.environ,
+        workers=workers,
+        coordinators=coordinators,
+        say=click.echo,
+        fetch=fetch_config,
+    )
 
 
 @click.command(cls=Command, epilog=example("fleet coordinator --redis redis://redis:6379/0"))

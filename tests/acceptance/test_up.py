@@ -141,6 +141,22 @@ def test_a_configuration_that_goes_bad_later_stays_out(fleet: Fleet, tmp_path: P
         until(lambda: set(fleet.run("pools", "--json").document) == {"B", "DEFAULT-POOL"}, why=up.text)
 
 
+def test_a_syncer_that_dies_while_its_configuration_is_bad_ends_no_fleet_that_is_up(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    config = tmp_path / "router.json"
+    queue = {"queueName": "q", "queueUri": f"sqlite:///{tmp_path}/q.db?queue=q"}
+    config.write_text(json.dumps({"queues": [queue], "processingPools": [{"code": "A"}]}))
+    with fleet.running("up", "--config", "router.json", "--workers", "1") as up:
+        up.says(UP)
+        first = pid_of(fleet, "syncer")
+        config.write_text("{")
+        psutil.Process(first).kill()
+        up.says("syncer ended with exit code 1; starts again")
+        config.write_text(json.dumps({"queues": [queue], "processingPools": [{"code": "B"}]}))
+        until(lambda: "B" in fleet.run("pools", "--json").document, why=up.text)
+
+
 def test_a_second_fleet_in_the_same_folder_says_so(fleet: Fleet) -> None:
     with fleet.running("up", "--workers", "1") as up:
         up.says(UP)
