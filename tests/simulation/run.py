@@ -83,8 +83,9 @@ def run_here(case: Case, trace: Callable[[str], None] | None = None, *, folder: 
         with _folder() as made:
             return run_here(case, trace, folder=made)
     began_s = time.process_time()
-    world = World(case.scenario(), trace=trace, folder=tempfile.mkdtemp(dir=folder))
-    violation = world.run()
+    with tempfile.TemporaryDirectory(dir=folder) as of_this:
+        world = World(case.scenario(), trace=trace, folder=of_this)
+        violation = world.run()
     return Result(
         case,
         violation.kind if violation is not None else "",
