@@ -175,11 +175,15 @@ BREAKAGES: dict[str, Breakage] = {
             ),
             Change(
                 "coordinator/room.py",
-                "        for code, free in (await _answers(asking)).items():\n",
-                "        for code, call in asking.items():\n            free = await call\n",
+                "        answered = await _answers(asking)\n"
+                "        for code in asking:\n"
+                "            free = known[code] = answered.get(code, 0)\n",
+                "        answered = {}\n"
+                "        for code, call in asking.items():\n"
+                "            free = known[code] = answered[code] = await call\n",
             ),
         ),
-        found_at=15,
+        found_at=16,
         kinds=("crash",),
         only=("config", "operator"),
     ),
