@@ -28,12 +28,20 @@ from fleet.state import observe
 from fleet.state.connect import connected, safe_url
 from fleet.state.registry import Registry
 from fleet.state.sentinel import ASK_WITHIN_S, Sentinels, View, is_sentinel, parse
+from fleet.state.writes import refusal
 
 Level = Literal["ok", "warn", "fail"]
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_SQLITE = (3, 35)
 _CLOCK_OFF_MS = 1000
+_LOOK_AT = {
+    "NOREPLICAS": "its replicas (`redis-cli INFO replication`) and min-replicas-to-write",
+    "MISCONF": "its disk and its log: it cannot save",
+    "READONLY": "who the master is: this is a replica",
+    "NOPERM": "the rights of the user (deploy/redis.acl)",
+}
+"""Why writes may be refused, by the code of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +144,19 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with connected(url) as client:
             servers = await observe.servers(client)
+            refused = await refusal(client)
             offset_ms = await observe.clock_offset_ms(client)
     except FleetError as error:
         yield Finding("fail", "redis", str(error))
         return
     versions = ", ".join(sorted({server.version for server in servers}))
     nodes = f"{number(len(servers), 'node')}, " if len(servers) > 1 else ""
-    yield Finding("ok", "redis", f"{nodes}{versions} at {safe_url(url)}")
+    which = f"{nodes}{versions} at {safe_url(url)}"
+    if refused:
+        look = _LOOK_AT.get(refused.partition(" ")[0], "its log, and what `redis-cli INFO` says")
+        yield Finding("fail", "redis", f"{which} refuses writes: {refused.rstrip('.')}; look at {look}")
+    else:
+        yield Finding("ok", "redis", which)
     policies = {server.policy for server in servers} - {"", "noeviction"}
     if policies:
         yield Finding(
@@ -177,7 +191,8 @@ async def _sentinels(url: str) -> Finding:
         return Finding("fail", "sentinel", f"{text} for the master {asked.address.master}: {'; '.join(errors)}")
     newest = max(views, key=lambda view: view.epoch)
     text += f", quorum {newest.quorum}; master {asked.address.master} is {newest.host}:{newest.port}"
-    text += f", {number(newest.replicas, 'replica')}"
+    replicas = number(newest.replicas, "replica")
+    text += f", {replicas}" if newest.alive == newest.replicas else f", {newest.alive} of {replicas} alive"
     doubts = errors + [
         f"{view.sentinel}: it is {view.host}:{view.port}"
         for view in views
@@ -185,8 +200,8 @@ async def _sentinels(url: str) -> Finding:
     ]
     if newest.is_down:
         doubts.append("it is down")
-    if not newest.replicas:
-        doubts.append("nobody can take over")
+    if not newest.alive:
+        doubts.append("no replica is alive: no failover is possible")
     if len(views) < newest.quorum or 2 * len(views) <= newest.others + 1:
         doubts.append("too few to fail over")
     return Finding("warn" if doubts else "ok", "sentinel", "; ".join([text, *doubts]))

@@ -82,7 +82,7 @@ def translated(url: str = "") -> Iterator[None]:
     except exceptions.OutOfMemoryError as error:
         raise StateFull(f"Redis{where} has no memory left") from error
     except PASSING as error:
-        raise StateUnavailable(f"Redis{where} is not ready: {_said(error)}") from error
+        raise StateUnavailable(f"Redis{where} is not ready: {said(error)}") from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError, OSError) as error:
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
     except (exceptions.RedisClusterException, exceptions.InvalidResponse) as error:
@@ -97,7 +97,8 @@ def translated(url: str = "") -> Iterator[None]:
         raise StateError(f"Redis{where} answered: {text}") from error
 
 
-def _said(error: exceptions.RedisError) -> str:
+def said(error: exceptions.RedisError) -> str:
+    """Its words, with its code."""
     # redis-py takes the codes that it knows out of the text.
     code, text = error.status_code or "", str(error)
     return text if code in text else f"{code} {text}"
@@ -105,9 +106,15 @@ def _said(error: exceptions.RedisError) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Client]:
+    """Errors that end its use say where it is, as those of connecting do."""
     client = await connect(url)
     try:
         yield client
+    except (StateUnavailable, StateFull) as error:
+        text = str(error)
+        if not text.startswith("Redis ") or text.startswith("Redis at "):
+            raise
+        raise type(error)(f"Redis at {safe_url(url)} {text.removeprefix('Redis ')}") from error
     finally:
         await client.aclose()
 

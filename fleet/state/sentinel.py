@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
@@ -55,10 +55,13 @@ class View:
     epoch: int
     """Of the last failover."""
     replicas: int
+    """That it knows of, also those that are gone."""
     quorum: int
     others: int
     """Sentinels that it knows of."""
     is_down: bool
+    alive: int = 0
+    """Of the replicas, where that was asked."""
 
 
 def is_sentinel(url: str) -> bool:
@@ -123,8 +126,8 @@ class Sentinels:
         return await asyncio.shield(self._asking)
 
     async def look(self) -> dict[str, View | Exception]:
-        """What each of them says."""
-        answers = await asyncio.gather(*map(self._view, self._clients), return_exceptions=True)
+        """What each of them says, of the replicas too."""
+        answers = await asyncio.gather(*map(self._full_view, self._clients), return_exceptions=True)
         found: dict[str, View | Exception] = {}
         for name, answer in zip(self._clients, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, Exception):
@@ -198,6 +201,12 @@ class Sentinels:
             others=int(said["num-other-sentinels"]),
             is_down=bool(said["is_odown"] or said["is_sdown"]),
         )
+
+    async def _full_view(self, name: str) -> View:
+        view, ask = await self._view(name), self._clients[name]
+        replicas: list[dict[str, Any]] = await ask.sentinel_slaves(self.address.master)
+        gone = ("is_sdown", "is_odown", "is_disconnected")
+        return replace(view, alive=sum(not any(one[sign] for sign in gone) for one in replicas))
 
 
 class LedConnections(Connections):

@@ -104,6 +104,12 @@ async def test_the_doctor_says_what_it_found(watched: Watched, tmp_path: Path) -
     at = f"127.0.0.1:{watched.servers[0].port}"
     assert said["sentinel"] == ("ok", f"3 of 3 answer, quorum 2; master {MASTER} is {at}, 1 replica")
     assert said["redis"][0] == "ok"
+    watched.servers[1].server.kill()
+    with watched.sentinel() as asked:
+        until(lambda: asked.sentinel_slaves(MASTER)[0]["is_sdown"], "the replica is not missed")
+    said = await _examined(watched.url, tmp_path)
+    text = f"3 of 3 answer, quorum 2; master {MASTER} is {at}, 0 of 1 replica alive"
+    assert said["sentinel"] == ("warn", f"{text}; no replica is alive: no failover is possible")
     watched.sentinels[2].kill()
     level, text = (await _examined(watched.url, tmp_path))["sentinel"]
     assert (level, text.split(";")[0]) == ("warn", "2 of 3 answer, quorum 2")
