@@ -25,9 +25,10 @@ from fleet.nouns import number
 from fleet.settings import Settings
 from fleet.sources.check import haste_of
 from fleet.state import observe
-from fleet.state.connect import connected, safe_url
+from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.sentinel import ASK_WITHIN_S, Sentinels, View, is_sentinel, parse
+from fleet.state.url import safe_url, why_not
 from fleet.state.writes import refusal
 
 Level = Literal["ok", "warn", "fail"]
@@ -178,8 +179,8 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
 async def _sentinels(url: str) -> Finding:
     try:
         asked = Sentinels(parse(url), timeout_s=ASK_WITHIN_S)
-    except ValueError:
-        return Finding("fail", "sentinel", f"not a Redis URL: {safe_url(url)}")
+    except ValueError as error:
+        return Finding("fail", "sentinel", f"not a Redis URL: {safe_url(url)} ({why_not(url, error)})")
     try:
         said = await asked.look()
     finally:

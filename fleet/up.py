@@ -22,8 +22,9 @@ from fleet.nouns import number
 from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
 from fleet.sources import own
-from fleet.state.connect import connected, safe_url
+from fleet.state.connect import connected
 from fleet.state.registry import Registry
+from fleet.state.url import safe_url
 from fleet.supervise import Program, Supervisor, child_environment, fleet_command, on_signals
 from fleet.up_feed import UpFeed
 

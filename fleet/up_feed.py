@@ -11,8 +11,9 @@ from fleet import pipeline
 from fleet.config import RouterConfig
 from fleet.errors import StateError
 from fleet.settings import Settings
-from fleet.state.connect import connected, safe_url
+from fleet.state.connect import connected
 from fleet.state.registry import Registry
+from fleet.state.url import safe_url
 from fleet.supervise import Program, Supervisor, fleet_command
 from fleet.views import configuration
 

@@ -7,7 +7,6 @@ import random
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from redis import exceptions
 from redis.asyncio import Redis
@@ -15,8 +14,9 @@ from redis.asyncio import Redis
 from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.state.cluster import Cluster
 from fleet.state.connections import TIMEOUT_S, Connections, options
-from fleet.state.refusals import PASSING
-from fleet.state.sentinel import LedConnections, is_sentinel
+from fleet.state.refusals import PASSING, refusal_of
+from fleet.state.sentinel import LedConnections, SentinelsRefuse, is_sentinel
+from fleet.state.url import check_path, safe_url, why_not
 
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
@@ -28,6 +28,8 @@ async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
     with translated(url):
         try:
             info = await client.info("server")
+            if info.get("redis_mode") == "sentinel":
+                raise StateUnavailable(f"{safe_url(url)} is a Sentinel, use sentinel://HOST:PORT/MASTER")
             if info.get("redis_mode") != "cluster":
                 _check_version(str(info.get("redis_version", "0")))
                 return client
@@ -62,12 +64,14 @@ def check_url(url: str) -> None:
 
 def _client(url: str, timeout_s: float) -> Redis:
     try:
+        check_path(url)
         kind = LedConnections if is_sentinel(url) else Connections.from_url
         pool = kind(url, wait_s=timeout_s, **options(timeout_s))
         # An option that redis-py does not know shows only when a connection is made of it.
         pool.make_connection()
     except (ValueError, TypeError) as error:
-        raise StateUnavailable(f"not a Redis URL: {safe_url(url)}") from error
+        why = why_not(url, error)
+        raise StateUnavailable(f"not a Redis URL: {safe_url(url)}{why and f' ({why})'}") from error
     return Redis.from_pool(pool)
 
 
@@ -77,8 +81,10 @@ def translated(url: str = "") -> Iterator[None]:
     where = f" at {safe_url(url)}" if url else ""
     try:
         yield
+    except SentinelsRefuse as error:
+        raise StateUnavailable(f"Redis{where} cannot be found: {error}") from error
     except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
-        raise StateUnavailable(f"Redis{where} refuses us: {error}") from error
+        raise StateUnavailable(f"Redis{where} {refusal_of(error)}") from error
     except exceptions.OutOfMemoryError as error:
         raise StateFull(f"Redis{where} has no memory left") from error
     except PASSING as error:
@@ -93,7 +99,7 @@ def translated(url: str = "") -> Iterator[None]:
         if "OOM command not allowed" in text:
             raise StateFull(f"Redis{where} has no memory left") from error
         if "WRONGPASS" in text or "NOAUTH" in text or "invalid username-password" in text:
-            raise StateUnavailable(f"Redis{where} refuses us: {text}") from error
+            raise StateUnavailable(f"Redis{where} {refusal_of(error)}") from error
         raise StateError(f"Redis{where} answered: {text}") from error
 
 
@@ -126,12 +132,6 @@ def _timed_out(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def safe_url(url: str) -> str:
-    """The URL without its user and password, also where they stand among its options."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 def _check_version(version: str) -> None:

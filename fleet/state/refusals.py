@@ -47,6 +47,13 @@ DEMOTED = (NotHere, exceptions.ReadOnlyError, exceptions.MasterDownError, except
 _WITHIN = re.compile(r"^ERR Error running script .*?: -(?=[A-Z]+ )", re.DOTALL)
 
 
+def refusal_of(error: exceptions.RedisError) -> str:
+    """What a server does that does not let us in, or do what we asked."""
+    text = str(error)
+    # To a greeting without a password it explains HELLO, for a paragraph.
+    return "wants a password" if "HELLO must be called" in text or "NOAUTH" in text else f"refuses us: {text}"
+
+
 class Parser(_AsyncHiredisParser):
     EXCEPTION_CLASSES: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
         **_AsyncHiredisParser.EXCEPTION_CLASSES,

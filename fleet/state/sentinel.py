@@ -21,18 +21,22 @@ from redis.asyncio.connection import parse_url
 
 from fleet.state.connections import TIMEOUT_S, Connections, options
 from fleet.state.hear import hear
+from fleet.state.refusals import refusal_of
+from fleet.state.url import SENTINEL_SCHEMES, WrongUrl
 from fleet.tasks import cancel
 
 log = logging.getLogger("fleet.redis")
 
-SCHEMES = ("sentinel", "sentinels")
-"""The second: by TLS, to the sentinels as to the master."""
 _PORT = 26379
 ASK_WITHIN_S = 1.0
 """Of all together. One that does not answer keeps nobody waiting who has heard a majority."""
 _SWITCHED = "+switch-master"
 _AGAIN_S = 1.0
 _OF_SENTINELS = ("sentinel_username", "sentinel_password")
+
+
+class SentinelsRefuse(exceptions.AuthenticationError):
+    """They answer, but not us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class View:
 
 
 def is_sentinel(url: str) -> bool:
-    return url.partition("://")[0].lower() in SCHEMES
+    return url.partition("://")[0].lower() in SENTINEL_SCHEMES
 
 
 def parse(url: str) -> Address:
@@ -75,8 +79,10 @@ def parse(url: str) -> Address:
     master, _, db = parts.path.strip("/").partition("/")
     given = parse_qs(parts.query)
     own = {name: given.pop(name)[0] for name in _OF_SENTINELS if name in given}
-    if not master or (db and not db.isdecimal()):
-        raise ValueError("the path is to be /MASTER or /MASTER/DB")
+    if not master:
+        raise WrongUrl("it names no master: its path is to be /MASTER or /MASTER/DB")
+    if db and not db.isdecimal():
+        raise WrongUrl("its database is to be a number: its path is to be /MASTER or /MASTER/DB")
     scheme = "rediss" if parts.scheme.lower() == "sentinels" else "redis"
     # What stands before the hosts and behind the path means what it means in any Redis URL.
     shared = dict(parse_url(f"{scheme}://_?{urlencode(given, doseq=True)}"))
@@ -96,7 +102,7 @@ def parse(url: str) -> Address:
 def _host(text: str) -> tuple[str, int]:
     found = urlsplit(f"//{text}")
     if not found.hostname:
-        raise ValueError("a sentinel has no host")
+        raise WrongUrl("a sentinel has no host")
     return found.hostname, found.port or _PORT
 
 
@@ -164,6 +170,7 @@ class Sentinels:
     async def _ask(self) -> tuple[str, int]:
         views: list[View] = []
         errors: list[str] = []
+        refused = False
         asked = {asyncio.create_task(self._view(name)) for name in self._clients}
         try:
             async with asyncio.timeout(ASK_WITHIN_S):
@@ -174,17 +181,34 @@ class Sentinels:
                             views.append(task.result())
                         else:
                             errors.append(str(error))
+                            refused = refused or isinstance(error, SentinelsRefuse)
         except TimeoutError:
             errors.append("some do not answer")
         finally:
             await cancel(asked)
         if not views:
-            text = f"no sentinel names the master {self.address.master}: {'; '.join(sorted(set(errors)))}"
+            text = "; ".join(sorted(set(errors)))
+            if refused:
+                raise SentinelsRefuse(text)
+            text = f"no sentinel names the master {self.address.master}: {text}"
             raise exceptions.ConnectionError(text)
         newest = max(views, key=lambda view: view.epoch)
         return newest.host, newest.port
 
     async def _view(self, name: str) -> View:
+        try:
+            return await self._said(name)
+        except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+            raise SentinelsRefuse(_refusal(error)) from error
+        except exceptions.ResponseError as error:
+            text = str(error)
+            if "unknown command" in text:
+                raise exceptions.ConnectionError(f"{name} is no Sentinel, use redis://") from error
+            if "WRONGPASS" in text or "NOAUTH" in text or "invalid username-password" in text:
+                raise SentinelsRefuse(_refusal(error)) from error
+            raise
+
+    async def _said(self, name: str) -> View:
         ask: Any = self._clients[name]
         # The address first: while a failover is under way its epoch is known before the new master is in the record.
         address = await ask.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.address.master)
@@ -207,6 +231,11 @@ class Sentinels:
         replicas: list[dict[str, Any]] = await ask.sentinel_slaves(self.address.master)
         gone = ("is_sdown", "is_odown", "is_disconnected")
         return replace(view, alive=sum(not any(one[sign] for sign in gone) for one in replicas))
+
+
+def _refusal(error: exceptions.RedisError) -> str:
+    said = refusal_of(error).replace("wants", "want").replace("refuses", "refuse")
+    return f"the sentinels {said} (the option sentinel_password, with sentinel_username where they have users)"
 
 
 class LedConnections(Connections):

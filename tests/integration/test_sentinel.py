@@ -13,13 +13,14 @@ import redis
 from fleet.doctor import examine
 from fleet.errors import StateUnavailable
 from fleet.settings import RedisSettings, Settings
-from fleet.state.connect import Client, check_url, connect, connected, safe_url
+from fleet.state.connect import Client, check_url, connect, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.sentinel import parse
+from fleet.state.url import safe_url
 from fleet.tasks import cancel
 from tests.integration.test_moved_redis import hearing
 from tests.sentinels import MASTER, Watched, running_sentinels, until
-from tests.servers import free_port
+from tests.servers import RedisServer, free_port
 
 SECRET, THEIRS = "open-sesame", "watch-man"
 
@@ -40,6 +41,33 @@ async def test_the_master_is_found_with_passwords_on_both_sides(watched: Watched
             await connect(wrong)
         assert SECRET not in str(refused.value)
         assert THEIRS not in str(refused.value)
+
+
+async def test_who_lacks_a_password_and_whose_is_told(watched: Watched) -> None:
+    theirs = f"?sentinel_password={THEIRS}"
+    for url, words in {
+        watched.url.replace(theirs, ""): "the sentinels want a password (the option sentinel_password",
+        watched.url.replace(THEIRS, "wrong"): "the sentinels refuse us: ",
+        watched.url.replace(f":{SECRET}@", ""): " wants a password",
+        watched.url.replace(SECRET, "wrong"): " refuses us: ",
+    }.items():
+        with pytest.raises(StateUnavailable) as refused:
+            await connect(url)
+        said = str(refused.value)
+        assert words in said
+        assert ("sentinel_password" in said) == ("the sentinels" in words)
+        assert "no sentinel names" not in said
+
+
+async def test_a_sentinel_for_a_redis_and_a_redis_for_a_sentinel_are_told(
+    watched: Watched, redis_server: RedisServer
+) -> None:
+    at = f"127.0.0.1:{watched.ports[0]}"
+    with pytest.raises(StateUnavailable, match=f"^redis://{at}/0 is a Sentinel, use sentinel://HOST:PORT/MASTER$"):
+        await connect(f"redis://:{THEIRS}@{at}/0")
+    at = f"127.0.0.1:{redis_server.port}"
+    with pytest.raises(StateUnavailable, match=f"{at} is no Sentinel, use redis://"):
+        await connect(f"sentinel://{at}/{MASTER}")
 
 
 def _demote(watched: Watched) -> None:
