@@ -7,6 +7,8 @@ import re
 import sys
 import time
 
+from fleet.outages import outages
+
 _USER_INFO = re.compile(r"(?<=://)[^/\s'\"]*@")
 
 
@@ -27,6 +29,7 @@ def set_up(*, level: str, process: str) -> None:
     """Send this process's logs to stderr. Called once, by the command that becomes the process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(process))
+    handler.addFilter(outages)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -16,9 +16,11 @@ from typing import Any
 
 from fleet.counters import Counted, Counters
 from fleet.errors import InvalidConfig, StateError
+from fleet.outages import outages
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally
+from fleet.state.writes import refusal
 from fleet.tasks import cancel
 
 log = logging.getLogger("fleet")
@@ -85,6 +87,8 @@ class Heartbeat:
         self._alive = 1
         self._withdrawn = False
         self._beats = 0
+        self._missed = 0
+        self._looking: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,7 +107,7 @@ class Heartbeat:
 
     async def beat(self) -> int:
         """Say that we live, and some of what we counted; of how many keys there is more to say."""
-        me = self._identity
+        me, seen = self._identity, outages.seen
         described = self._describe()
         record = {
             "role": me.role,
@@ -125,13 +129,29 @@ class Heartbeat:
                 return left
             alive = await self._registry.beat(me.name, record, ttl_ms=self._ttl_ms)
         except StateError as error:
-            # Others will think us dead, rightly: without Redis we do nothing.
-            log.debug("no heartbeat: %s", error)
+            # Others will think us dead, rightly: without Redis we do nothing. Whoever has work there says more of it,
+            # and by the second time has said it.
+            self._missed += 1
+            if self._missed > 1 and not outages.lasts:
+                log.warning("%s; what needs it waits until it is back", error)
             return 0
+        self._missed = 0
         self._alive = max(len(alive), 1)
         if self._on_alive is not None:
             self._on_alive(alive)
+        if outages.lasts and (self._looking is None or self._looking.done()):
+            # Beside us: a node of a Cluster may take its time, and we do not have it.
+            self._looking = asyncio.get_running_loop().create_task(self._say_if_back(seen))
         return left
+
+    async def _say_if_back(self, seen: int) -> None:
+        """`seen`: before the beat that went well; what was said since may be newer than that."""
+        try:
+            # Of a Cluster the beat has reached one node.
+            if not await refusal(self._registry.client) and outages.seen == seen:
+                outages.over()
+        except StateError as error:
+            log.debug("not back yet: %s", error)
 
     async def counted(self) -> Counted:
         """All that this process counted since it began."""
@@ -169,6 +189,8 @@ class Heartbeat:
 
     async def leave(self) -> None:
         """The end: tell the rest of what was counted, and leave nothing of us behind."""
+        if self._looking is not None:
+            await cancel([self._looking])
         try:
             self._count(self._describe(), scripts=True)
             await self._tally.leave(now_ms=time.monotonic() * 1000)

@@ -19,6 +19,7 @@ from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.errors import StateError
 from fleet.nouns import number
+from fleet.outages import outages
 from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallable, Unreachable
 from fleet.process import Life
 from fleet.signatures import Signatures
@@ -308,7 +309,7 @@ class Worker:
             if code in self._away:
                 self._away.discard(code)
                 if not self._away:
-                    log.info("Redis is back")
+                    outages.over()
                     self._resync()
                     self._waking.ask_all()
         else:

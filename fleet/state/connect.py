@@ -18,6 +18,8 @@ from fleet.state.refusals import PASSING, refusal_of
 from fleet.state.sentinel import LedConnections, SentinelsRefuse, is_sentinel
 from fleet.state.url import check_path, safe_url, why_not
 
+_PLACE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
+"""Where in a script it was met. It says nothing of why, and makes two words of each."""
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
 
@@ -106,7 +108,7 @@ def translated(url: str = "") -> Iterator[None]:
 def said(error: exceptions.RedisError) -> str:
     """Its words, with its code."""
     # redis-py takes the codes that it knows out of the text.
-    code, text = error.status_code or "", str(error)
+    code, text = error.status_code or "", _PLACE.sub("", str(error))
     return text if code in text else f"{code} {text}"
 
 

@@ -32,6 +32,8 @@ ASK_WITHIN_S = 1.0
 """Of all together. One that does not answer keeps nobody waiting who has heard a majority."""
 _SWITCHED = "+switch-master"
 _AGAIN_S = 1.0
+_told: dict[tuple[tuple[str, int], ...], tuple[str, int]] = {}
+"""The master that these sentinels named last to this process, however many clients it has."""
 _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
 
@@ -193,7 +195,14 @@ class Sentinels:
             text = f"no sentinel names the master {self.address.master}: {text}"
             raise exceptions.ConnectionError(text)
         newest = max(views, key=lambda view: view.epoch)
-        return newest.host, newest.port
+        return self._tell(newest.host, newest.port)
+
+    def _tell(self, host: str, port: int) -> tuple[str, int]:
+        key = ((self.address.master, 0), *self.address.sentinels)
+        before, _told[key] = _told.get(key), (host, port)
+        if before not in (None, (host, port)):
+            log.info("the master of Redis is %s:%d now", host, port)
+        return host, port
 
     async def _view(self, name: str) -> View:
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from redis import exceptions
+from redis.asyncio.cluster import RedisCluster
 
 from fleet.state.cluster import Cluster
 from fleet.state.connect import Client, said, translated
 from fleet.state.keys import PoolKeys
 
-_NOBODYS = 10_000
+_NOBODYS = 2000
 """Names to look through for one on each node of a Cluster: each is a slot of some 16,384."""
 
 
@@ -28,7 +29,8 @@ def _keys(client: Client) -> list[str]:
     names = (PoolKeys(f"nobody-{number}").settings for number in range(_NOBODYS))
     if not isinstance(client, Cluster):
         return [next(names)]
-    wanted, found = {node.name for node in client.get_primaries()}, []
+    # Also those that do not answer.
+    wanted, found = {node.name for node in RedisCluster.get_primaries(client)}, []
     for key in names:
         if (node := client.node_of(key)) in wanted:
             found.append(key)
