@@ -56,6 +56,7 @@ def warnings(context: click.Context, also_acknowledged: bool, as_json: bool) -> 
             for warning in found
         ],
         empty="No warnings.",
+        ends_in_prose=True,
     )
 
 
