@@ -45,6 +45,8 @@ class ModelPool:
     """How many messages of each lane that rests were there when it began to, or came since."""
     failed: dict[tuple[str, str], int] = field(default_factory=dict)
     permits: list[int] = field(default_factory=list)
+    unrated: int = 0
+    """The last epoch that was granted without a permit."""
     outboxes: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     on_failure: str = "return"
     away: ModelAway = field(default_factory=ModelAway)
@@ -83,6 +85,7 @@ class ModelPool:
         if rate is not None and self.rate is None:
             # What is under way was begun without a permit.
             self.permits += [self.pool_now_ms] * len(self.leases)
+            self.unrated = self.last_epoch if self.leases else self.unrated
         promised = self.promised[0] if self.promised[1] > self.pool_now_ms else 0
         if self.capacity > capacity:
             self.promised = max(promised, self.capacity), self.pool_now_ms + PROMISE_MS
@@ -195,6 +198,10 @@ class ModelPool:
             if lease is None or str(lease.epoch) != settlement.epoch:
                 refused.add(i)
                 continue
+            if self.rate is not None and lease.epoch <= self.unrated and call not in outbox:
+                # Its holder heard late, and may have begun the next.
+                begun = len(settlement.items) + (settlement.release == "keep")
+                self.permits += [self.now_ms] * begun
             if self._take(settlement, lease.tier):
                 settled.update(settlement.items)
                 self.refusals.pop(settlement.group, None)

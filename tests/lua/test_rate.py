@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import CHANGED_CHANNEL
 from fleet.state.operate import NO_RATE, PoolByHand
-from fleet.state.pool import Pool
-from tests.lua.stage import TTL_MS, Stage, claim, hearing, in_groups, pool_settings, settle, settlement, submit
+from fleet.state.pool import Pool, Settlement
+from tests.lua.stage import (
+    TTL_MS,
+    Stage,
+    claim,
+    claim_one,
+    hearing,
+    in_group,
+    in_groups,
+    pool_settings,
+    settle,
+    settlement,
+    submit,
+)
 
 MINUTE_MS = 60_000
 
@@ -171,6 +184,29 @@ async def test_what_is_under_way_when_a_rate_is_set_takes_permits(stage: Stage) 
     assert len(await claim(pool, 1)) == 1
     await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).adjust(rate=7)
     assert await claim(pool, 10) == [], "two permits were taken before, and six leases are held"
+
+
+async def test_what_a_holder_that_heard_late_began_meanwhile_takes_a_permit_as_it_is_settled(stage: Stage) -> None:
+    pool = await stage.pool(concurrency=50)
+    await submit(pool, in_group(4))
+    claimed = await claim_one(pool, chunk=3)
+    await pool.configure("2", pool_settings(concurrency=50, rate_limit_per_minute=5))
+    permits = [stage.now_ms]
+    assert await permits_of(stage, pool) == permits
+    stage.advance(4_000)
+    await settle(pool, settlement(claimed, count=1, release="keep"))
+    permits = [stage.now_ms] * 2 + permits
+    assert await permits_of(stage, pool) == permits, "one, and the next that it may have begun"
+    await settle(pool, Settlement("g", claimed.epoch, [outbox_item(claimed.entries[1], ACK)], "ready"))
+    permits = [stage.now_ms, *permits]
+    assert await permits_of(stage, pool) == permits
+    (again,) = await claim(pool, 5)
+    await settle(pool, settlement(again))
+    assert len(await permits_of(stage, pool)) == 5, "claimed with one"
+
+
+async def permits_of(stage: Stage, pool: Pool) -> list[int]:
+    return [int(given) for given in await stage.client.lrange(pool.keys.rate, 0, -1)]
 
 
 async def test_who_holds_leases_is_told_of_a_new_rate_and_learns_it_with_the_next_call(stage: Stage) -> None:

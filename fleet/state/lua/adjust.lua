@@ -1,12 +1,12 @@
 -- adjust: change by hand how a pool delivers; it holds until a new revision of the configuration.
 -- WITH rate changed clock wake
--- KEYS settings leases ready later in_place rate
+-- KEYS settings leases ready later in_place rate epochs
 -- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
 --   per_slot, least: the capacity that a concurrency implies, where nobody gave another
 -- Returns {tag, concurrency, capacity, rate, 1 if anything changed}
 --   tag: `ok`, `unknown`, or `gone`: it drains because it is not configured any more, and cannot be opened
-local settings, leases, ready, later, in_place, rate = unpack(KEYS)
+local settings, leases, ready, later, in_place, rate, epochs = unpack(KEYS)
 local is = redis.call('HMGET', settings, 'concurrency', 'capacity', 'rate', 'draining', 'revision', 'clock')
 local now = pool_time(ARGV[1], is[6])
 if not is[1] then return { 'unknown', '', '', '', 0 } end
@@ -42,7 +42,7 @@ end
 -- configured no more needs no such mark: who publishes keeps what it has, and with the mark it would never be removed.
 if not adjusted and not given_up then redis.call('HSET', settings, 'revision', is[5] .. '.5') end
 if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'fleet:room', code_of(settings)) end
-tell_holders(settings, leases, rate, is[3] and not had_rate, now)
+tell_holders(settings, leases, rate, is[3] and not had_rate, now, epochs)
 -- As when the configuration drops it: nobody waits in a pool that is to become empty.
 if ARGV[4] == '1' then
   local waiting = redis.call('ZRANGE', later, 0, -1)

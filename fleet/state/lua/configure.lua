@@ -31,7 +31,7 @@ for _, optional in ipairs(optionals) do
   end
 end
 redis.call('PERSIST', epochs)
-tell_holders(settings, leases, rate, ARGV[5] ~= '' and not was[5], now)
+tell_holders(settings, leases, rate, ARGV[5] ~= '' and not was[5], now, epochs)
 -- Somebody may wait for room that a raised capacity gives.
 if redis.call('HDEL', settings, 'waiting') == 1 then
   redis.call('PUBLISH', 'fleet:room', code_of(settings))

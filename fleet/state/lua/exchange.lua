@@ -30,7 +30,7 @@ local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not t
 local FENCED_BACK_MS = 30000
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
-  'park_after', 'draining', 'limited', 'clock', 'look')
+  'park_after', 'draining', 'limited', 'clock', 'look', 'unrated')
 local policy = { config[6] or 'return', config[7] or '', config[8] and '1' or '', config[2] and '1' or '' }
 
 -- Redis may be full, and settling frees memory: a script that has written may go on, so free first.
@@ -145,6 +145,8 @@ local over = config[1] and redis.call('ZCARD', leases) - tonumber(config[1]) or 
 -- Said twice: what stands at the heads now may be the same messages, taken from their source again.
 local said_before = redis.call('HEXISTS', outbox, call) == 1
 local released = {}
+local unrated = config[2] and tonumber(config[12] or 0) or 0
+local unpermitted = 0
 for i = 1, settlements do
   local plan, group, holder = plans[i], groups[i], holders[i]
   local epoch, rest
@@ -160,6 +162,9 @@ for i = 1, settlements do
       cascade_ms, what = head_of(release)
       batch, queue = head_of(what)
       release = 'ready'
+    end
+    if tonumber(epoch) <= unrated and not said_before then
+      unpermitted = unpermitted + #plan.items + (release == 'keep' and 1 or 0) -- and the next, perhaps begun already
     end
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
@@ -208,6 +213,7 @@ for i = 1, settlements do
     end
   end
 end
+if unpermitted > 0 then give_permits(rate, unpermitted, now) end
 for i = 1, #cascaded do settled[#settled + 1] = cascaded[i] end
 if #gone > 0 then
   call_many('HDEL', entries, gone)
