@@ -5,6 +5,7 @@
 local S = ...
 local LISTS = { ['g:'] = true, ['h:'] = true }
 local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
+local excused = {} -- what stood in a pool as Redis forgot: whoever remembers more may have it come again beside that
 
 local function set_of(list)
   local set, twice = {}, nil
@@ -21,7 +22,7 @@ local function note_settled(outbox)
   for _, record in pairs(outbox.d) do
     for item in record:gmatch('[^\30]+') do
       local key, token, verdict = item:match('^([^\31]*\31[^\31]*)\31([^\31]*)\31([ap])')
-      if verdict then settled[key] = token end
+      if verdict and not excused[key] then settled[key] = token end
     end
   end
 end
@@ -93,7 +94,12 @@ local function check(code, problems, facts, parked, twice_there)
 end
 
 return function(forgot)
-  if forgot then settled = {} end
+  if forgot then
+    settled = {}
+    for key, e in pairs(S.db) do
+      if key:find('}:entries', 1, true) then for id in pairs(e.d) do excused[id] = true end end
+    end
+  end
   local pools, order, config = {}, {}, false
   for key in pairs(S.dirty) do
     local code = key:match('^{p:(.-)}:')

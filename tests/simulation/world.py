@@ -389,9 +389,11 @@ class World:
     def _is_drained(self) -> bool:
         if not self._all_sent() or any(broker.left for broker in self.brokers.values()):
             return False
-        waiting = ("entries", "leases", "outboxes", "tracked", "settled", "bodies", "apps")
+        waiting = ("entries", "leases", "outboxes", "settled", "bodies")
         keys = self.redis.store.all_keys()
         if any(key.endswith(f"}}:{name}") for key in keys for name in waiting):
+            return False
+        if any(self.checks.is_tracked(queue.name) for queue in self.scenario.queues):
             return False
         return not self.checks.lost()
 
