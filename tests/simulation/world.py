@@ -21,6 +21,7 @@ from fleet.sources import sqlite_file
 from fleet.sources.base import Outgoing
 from fleet.sources.own import OwnPublisher
 from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.state.pool import AWAY_GRACE_MS
 from fleet.state.scripts import names, script
 from tests.simulation import clock, faults, together
 from tests.simulation.checks import Checks, Excuses, Violation
@@ -255,11 +256,14 @@ class World:
         if any(plan.stays_sick for plan in self.scenario.endpoints):
             if await self._is_over(self._healthy_are_through, HEALTHY_WITHIN_S - NO_PROGRESS_S):
                 return
-            behind = self._behind()
-            if await self._is_over(self._healthy_are_through, NO_PROGRESS_S):
+            behind, within_s = self._behind(), NO_PROGRESS_S
+            if self.excuses.ever_forgot:
+                # What it forgot to be back already is waited for, twice.
+                within_s += 2 * (AWAY_GRACE_MS / 1000 + max(queue.visibility_s for queue in self.scenario.queues))
+            if await self._is_over(self._healthy_are_through, within_s):
                 return
             if behind and self._behind() == behind:
-                text = f"none of them in {NO_PROGRESS_S:.0f} s although their endpoints are well: {behind}"
+                text = f"none of them in {within_s:.0f} s although their endpoints are well: {behind}"
                 self.checks.broken("starved", text)
                 return
             self._all_well = True
