@@ -233,7 +233,12 @@ BREAKAGES: dict[str, Breakage] = {
     ),
     "10-rate-of-running-leases": Breakage(
         what="leases that were granted without a rate limit go on without permits",
-        changes=(Change("workers/gate.py", " or link.policy.rated):", "):"),),
+        changes=(
+            Change(
+                "fleet/state/lua/exchange.lua", "if unpermitted > 0 then give_permits(rate, unpermitted, now) end\n", ""
+            ),
+            Change("workers/gate.py", " or link.policy.rated):", "):"),
+        ),
         found_at=90,
         kinds=("rate",),
         only=("config", "operator"),
