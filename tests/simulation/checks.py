@@ -57,8 +57,11 @@ class Excuses:
         """By how much steps of clocks let what was sent back to a source come too late, as Redis sees it."""
         self.ever_forgot = False
         self.forgot_just_now = False
-        self.stepped_back = False
-        """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
+        self.stepped_back = 0
+        """How often Redis's clock did. Each may let a lease begin anew, where nobody asked its pool for work since.
+
+        If it forgets as well, epochs begin anew below those that endpoints have seen.
+        """
         self.policies: dict[str, set[str]] = defaultdict(set)
         self.moved: set[str] = set()
         """Pools that were taken out of the configuration, or drained, for a while."""
