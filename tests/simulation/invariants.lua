@@ -5,7 +5,7 @@
 local S = ...
 local LISTS = { ['g:'] = true, ['h:'] = true }
 local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
-local excused = {} -- what stood in a pool as Redis forgot: whoever remembers more may have it come again beside that
+local excused = {} -- what stood in a pool or an outbox as Redis forgot: whoever remembers more may have it come again
 
 local function set_of(list)
   local set, twice = {}, nil
@@ -98,6 +98,11 @@ return function(forgot)
     settled = {}
     for key, e in pairs(S.db) do
       if key:find('}:entries', 1, true) then for id in pairs(e.d) do excused[id] = true end end
+      if key:find('}:o:', 1, true) then
+        for _, record in pairs(e.d) do
+          for item in record:gmatch('[^\30]+') do excused[item:match('^[^\31]*\31[^\31]*')] = true end
+        end
+      end
     end
   end
   local pools, order, config = {}, {}, false

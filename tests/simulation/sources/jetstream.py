@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet.errors import SourceUnavailable
 from fleet.sources.base import Depth, Held, Received
 from tests.simulation.loop import Loop
 from tests.simulation.network import Network
@@ -51,6 +52,24 @@ class JetStreamSource(ModelSource):
         self.crash_wait_ms = visibility_ms
         self._void: dict[str, str] = {}
         """By broker id the newest handle; '' for one that was given back under its newest."""
+        self._on_the_line: list[Given] = []
+        self._lost: list[Given] = []
+
+    async def _receive(self, most: int) -> None:
+        """What was on a line that broke is shown again before anything new is asked for."""
+        if self._lost:
+            await self._conclude([Conclusion(one.seq, one.receipt, 0.0) for one in self._lost])
+            self._lost = []
+        try:
+            await super()._receive(most)
+        except SourceUnavailable:
+            self._lost, self._on_the_line = self._lost + self._on_the_line, []
+            raise
+        self._on_the_line = []
+
+    def _given(self, most: int) -> list[Given]:
+        self._on_the_line = super()._given(most)
+        return self._on_the_line
 
     def received(self, one: Given) -> Received:
         received = super().received(one)
