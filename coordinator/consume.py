@@ -19,7 +19,7 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig
-from fleet.errors import Forgotten, SourceUnavailable
+from fleet.errors import Disordered, SourceUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Asking, Held, Received, Source
@@ -151,8 +151,8 @@ class Consumer:
                 raise
         # All of them are looked at: an error that nobody asks for is printed when its task is forgotten.
         errors = [error for step in steps if not step.cancelled() and (error := step.exception()) is not None]
-        if any(isinstance(error, Forgotten) for error in errors):
-            # What was taken in the writes that are lost is out, for as long as we are connected where it goes by that.
+        if any(isinstance(error, Disordered) for error in errors):
+            # It is out for as long as somebody is connected, where it goes by that, or until it lapses.
             self.in_disorder = bool(self._source.crash_wait_ms)
         if errors:
             raise errors[0]

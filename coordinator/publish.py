@@ -66,12 +66,24 @@ class Publisher:
         first = self._next if self._next < len(pools) else 0
         part = pools[first : first + _LOOKED_AT]
         self._next = first + _LOOKED_AT
-        try:
-            known = await self._registry.known_under(revision, [pool.code for pool in part])
-        except StateUnavailable as error:
-            log.debug("%s", error)  # a node is away: what it has can be neither read nor written
-            return ()
+        if first == 0:
+            await self._drain_others({pool.code for pool in pools}, revision, again=True)
+        known = await self._known([pool.code for pool in part], revision)
         return tuple(pool for pool in part if pool.code not in known)
+
+    async def _known(self, codes: list[str], revision: str) -> set[str]:
+        try:
+            return await self._registry.known_under(revision, codes)
+        except StateUnavailable as error:
+            log.debug("%s", error)
+        # A node is away: what it has can be neither read nor written, and what others have can.
+        known: set[str] = set()
+        for code in codes:
+            try:
+                known |= await self._registry.known_under(revision, [code])
+            except StateUnavailable:
+                known.add(code)
+        return known
 
     async def _configure(self, pools: tuple[PoolConfig, ...], revision: str) -> None:
         for first in range(0, len(pools), _AT_ONCE):
@@ -80,14 +92,18 @@ class Publisher:
             marks = {pool.code: mark_of(pool.secret or "", pool.secret_file or "") for pool in part}
             await self._registry.add_pools(marks)
 
-    async def _drain_others(self, codes: set[str], revision: str) -> None:
-        """What is gone from the configuration delivers what it holds; the leader removes it then."""
+    async def _drain_others(self, codes: set[str], revision: str, *, again: bool = False) -> None:
+        """What is gone from the configuration delivers what it holds; the leader removes it then.
+
+        `again`: for those that do not, as Redis forgot that, or a syncer that had been stopped configured them late.
+        """
         others = sorted(await self._registry.pools() - codes)
         found = await pool_settings(self._client, others)
         for code, settings in found.items():
             if not settings.draining:
                 log.info("pool %s is no longer configured: it delivers what it holds, then it goes", code)
-            await Pool(self._client, code).configure(revision, replace(settings, draining=True))
+            if not settings.draining or not again:
+                await Pool(self._client, code).configure(revision, replace(settings, draining=True))
 
 
 def _settings(pool: PoolConfig) -> PoolSettings:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fleet.clock import Clock
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 
+_CALM_MS = 10_000.0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -41,16 +43,22 @@ class PutOff:
 
     def seconds(self, code: str) -> int:
         seconds = self._seconds.get(code, MIN_RETRY_S)
+        if self._is_calm(code):
+            return MIN_RETRY_S
         return max(seconds // 2, MIN_RETRY_S) if code in self._was_idle else seconds
 
     def refused(self, code: str) -> None:
         now_ms, seconds = self._clock.boot_ms(), self.seconds(code)
-        # Once while it is put off, however many calls are refused: each may be of another queue.
-        is_over = now_ms >= self._since_ms.get(code, now_ms) + seconds * 1000
-        if code not in self._seconds or code in self._was_idle:
-            self._was_idle.discard(code)
-        elif is_over:
+        if not self._is_calm(code) and code not in self._was_idle:
+            # Once while it is put off, however many calls are refused: each may be of another queue.
+            if now_ms < self._since_ms[code] + seconds * 1000:
+                return
             seconds = min(2 * seconds, QUEUE_FULL_RETRY_S)
-        else:
-            return
+        self._was_idle.discard(code)
         self._seconds[code], self._since_ms[code] = seconds, now_ms
+
+    def _is_calm(self, code: str) -> bool:
+        """Whether what it refused last is back for long, and was taken."""
+        if code not in self._seconds:
+            return True
+        return self._clock.boot_ms() > self._since_ms[code] + 2 * self._seconds[code] * 1000 + _CALM_MS

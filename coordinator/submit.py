@@ -19,7 +19,7 @@ from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import drop, fence, lost_of
 from fleet.alarms import Alarms
-from fleet.errors import Fenced, StateUnavailable
+from fleet.errors import Disordered, Fenced, StateUnavailable
 from fleet.lease import Lease
 from fleet.outcome import CASCADE_RETRY_S
 from fleet.sources.base import Held, Source
@@ -84,7 +84,9 @@ class Submitter:
         self._late: dict[str, deque[tuple[Share, str]]] = {}
         """Pools that do not answer, and what is to go to each, with its batch. The first was asked for already."""
         self._unfenced: set[str] = set()
-        """Those of them that an older owner may have left something for, and may still submit to."""
+        """Those of them that an older owner may have left something for."""
+        self._fenced: set[str] = set()
+        """Those of the unfenced, as they were, to which nobody older submits any more."""
         self._attempts: Counter[str] = Counter()
         """Calls to a pool that were given up: each is fenced before the next, wherever it may still be on its way."""
         self._catching_up: set[asyncio.Task[None]] = set()
@@ -109,7 +111,8 @@ class Submitter:
             return []
         try:
             await asyncio.wait(calling.values(), timeout=PATIENCE_S)
-            if not self._ours():
+            ours = self._ours()
+            if not ours:
                 await asyncio.wait(calling.values())  # nobody is there any more to catch up
         except asyncio.CancelledError:
             await _end(calling.values())
@@ -118,7 +121,7 @@ class Submitter:
         errors: list[BaseException] = []
         for code, call in calling.items():
             error = call.exception() if call.done() else None
-            if self._ours() and (not call.done() or isinstance(error, StateUnavailable)):
+            if ours and (not call.done() or isinstance(error, StateUnavailable)):
                 log.warning("pool %s does not answer: what %s has for it waits", code, self._queue.name)
                 self._late[code] = deque([(by_pool[code], batch_id)])
                 self._catching_up.add(asyncio.create_task(self._catch_up(code, call)))
@@ -149,9 +152,9 @@ class Submitter:
             while self._ours():
                 self._look_at_ended()
                 await self._rest(_LOOK_S)
-            if self._catching_up:
-                await asyncio.wait(self._catching_up)
-            self._look_at_ended()
+            while self._catching_up:
+                await asyncio.wait(self._catching_up, return_when=asyncio.FIRST_COMPLETED)
+                self._look_at_ended()
         finally:
             await _end(self._catching_up)
 
@@ -209,16 +212,23 @@ class Submitter:
     async def _take_over(self, code: str) -> None:
         """What an older owner left for it comes again from the source, and all that is newer behind that.
 
-        No batch is taken meanwhile: it would have come before.
+        No batch is taken meanwhile: it would have come before. So all that are fenced by then are looked at in one go.
         """
+        await fence(self._client, self._queue, code)
+        self._fenced.add(code)
         async with self.between_batches:
-            await fence(self._client, self._queue, code)
-            lost: list[Tracked] = []
+            if code not in self._unfenced:
+                return
+            codes, lost = set(self._fenced), list[Tracked]()
             async for page in self._queue.all_tracked():
-                lost += await lost_of(self._client, self._queue, [one for one in page if one.pool == code])
-            await drop(self._queue, self._source, lost)
-            self._late[code].clear()
-            self._unfenced.discard(code)
+                lost += await lost_of(self._client, self._queue, [one for one in page if one.pool in codes])
+            for each in codes:
+                self._late[each].clear()
+            self._unfenced -= codes
+            self._fenced -= codes
+            shown = await drop(self._queue, self._source, lost)
+            if shown < len(lost) and self._source.crash_wait_ms:
+                raise Disordered(f"queue {self._queue.name}: what was left for pool {code} is out with its last owner")
 
     async def _repeat(self, code: str, share: Share, batch_id: str) -> Returned:
         self._attempts[code] += 1

@@ -7,7 +7,8 @@ FleetError
 │   ├── StateUnavailable    Redis cannot be reached, or refuses us
 │   ├── StateFull           Redis has no memory left for what we asked
 │   └── Fenced              somebody with a newer epoch has taken over
-│       └── Forgotten       Redis has lost what we were told last: we know more than it does
+│       └── Disordered      more is out at the source than is known of: who comes next waits for that
+│           └── Forgotten   Redis has lost what we were told last: we know more than it does
 ├── SourceError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
@@ -51,7 +52,11 @@ class Fenced(StateError):
     """A newer epoch has taken over."""
 
 
-class Forgotten(Fenced):
+class Disordered(Fenced):
+    """More is out at the source than is known of."""
+
+
+class Forgotten(Disordered):
     """Redis has lost its last writes."""
 
 

@@ -19,7 +19,7 @@ class WrongUrl(ValueError):
 def safe_url(url: str) -> str:
     """The URL without its user and password, also where they stand among its options, or are not percent-encoded."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{_past_user(rest).partition('?')[0].partition('#')[0]}" if rest else url
+    return f"{scheme}://{_past_user(rest).partition('?')[0].partition('#')[0]}" if rest else url.rpartition("@")[2]
 
 
 def why_not(url: str, error: Exception) -> str:

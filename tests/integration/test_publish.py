@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.publish import Publisher
 from fleet.config import RouterConfig, parse_router_config
+from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.observe import pool_settings
@@ -105,3 +106,32 @@ async def test_a_look_at_what_the_pools_have_repairs_nothing_that_is_newer(
 
     monkeypatch.setattr(Publisher, "_configure", again)
     assert await publisher.publish(config("A")) == revision
+
+
+async def test_a_removed_pool_that_redis_forgot_to_drain_drains_again(client: Client) -> None:
+    publisher = Publisher(client=client)
+    await publisher.publish(config("A", "GONE"))
+    revision = await publisher.publish(config("A"))
+    assert (await pool_settings(client, ["GONE"]))["GONE"].draining
+    await client.hdel(PoolKeys("GONE").settings, "draining")
+    for _ in range(2):
+        assert await publisher.publish(config("A")) == revision
+    assert (await pool_settings(client, ["GONE"]))["GONE"].draining
+
+
+async def test_while_a_node_is_away_pools_of_others_are_repaired(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(client=client)
+    await publisher.publish(config("AWAY", "HERE"))
+    await client.delete(PoolKeys("HERE").settings)
+    real = Registry.known_under
+
+    async def of_nodes_that_answer(registry: Registry, revision: str, codes: Sequence[str]) -> set[str]:
+        if "AWAY" in codes:
+            raise StateUnavailable
+        return await real(registry, revision, codes)
+
+    monkeypatch.setattr(Registry, "known_under", of_nodes_that_answer)
+    await publisher.publish(config("AWAY", "HERE"))
+    assert await client.exists(PoolKeys("HERE").settings)

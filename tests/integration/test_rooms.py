@@ -118,7 +118,7 @@ async def test_a_look_that_finds_a_pool_idle_shortens_what_it_refuses_is_put_off
     for _ in range(4):
         for code in ("SLOW", "FAST"):
             put_off.refused(code)
-        uneven.clock.now_ms += 10_000
+        uneven.clock.now_ms += 1000 * put_off.seconds("SLOW")
     assert [put_off.seconds(code) for code in ("SLOW", "FAST")] == [8, 8]
     await uneven.asked_for()
     assert [put_off.seconds(code) for code in ("SLOW", "FAST")] == [8, 4], "one is full, one empty"

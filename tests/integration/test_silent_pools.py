@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,13 +19,13 @@ from coordinator.submit import Submitter
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
-from fleet.errors import Fenced, StateUnavailable
+from fleet.errors import Disordered, Fenced, StateUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Received
+from fleet.sources.base import Held, Received
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
-from fleet.state.queue import Queue
+from fleet.state.queue import Queue, Tracked
 from fleet.state.warnings import Warnings
 from tests.acceptance.intake import SourceWithoutGroups, received
 from tests.integration.owning import HandClock, eventually
@@ -38,17 +38,20 @@ def of_group(number: int, pool: str = "P") -> Received:
 
 
 class Silence:
-    """Of the pool P: these calls to it fail, or hang, while it lasts."""
+    """Of the pool P and others: these calls to it fail, or hang, while it lasts."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *calls: str, hangs: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *calls: str, hangs: bool = False, of: Sequence[str] = ("P",)
+    ) -> None:
         self.over = asyncio.Event()
         self._hangs = hangs
+        self._of = of
         for name in calls:
             monkeypatch.setattr(Pool, name, self._silent(getattr(Pool, name)))
 
     def _silent(self, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def call(pool: Pool, *args: Any, **given: Any) -> Any:
-            if pool.code == "P" and not self.over.is_set():
+            if pool.code in self._of and not self.over.is_set():
                 if not self._hangs:
                     raise StateUnavailable
                 await self.over.wait()
@@ -281,3 +284,64 @@ async def test_who_looks_for_room_waits_for_all_silent_pools_together_and_a_seco
     assert loop.time() - began_s < 2.9, "a second for the looks, and one for the wait"
     over.set()
     await asyncio.sleep(0.05)
+
+
+async def test_an_heir_looks_at_what_is_tracked_once_for_all_pools_that_answer_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = [f"P{i}" for i in range(20)]
+    for code in codes:
+        await Pool(client, code).configure("1", PoolSettings(10, 200, on_failure="hold"))
+    silence, source = Silence(monkeypatch, "submit", "fence", "held", of=codes), SourceWithoutGroups()
+    async with owning(client, "older", source) as older:
+        for number, code in enumerate(codes):
+            await older.take(number, pool=code)
+    scans = 0
+    real = Queue.all_tracked
+
+    def counted(queue: Queue) -> AsyncIterator[list[Tracked]]:
+        nonlocal scans
+        scans += 1
+        return real(queue)
+
+    async with owning(client, "heir", source) as heir:
+        monkeypatch.setattr(Queue, "all_tracked", counted)
+        await asyncio.sleep(0.3)
+        silence.over.set()
+        await eventually(lambda: not any(map(heir.submitter.is_late, codes)))
+        assert len(source.nacked) == len(codes)
+        assert 1 <= scans <= 5, "those that were fenced by then, each time"
+
+
+async def test_an_heir_that_cannot_show_what_was_left_gives_the_queue_up_in_disorder(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ActiveMQ what a connection was given is out until the broker sees that it is gone."""
+    silence, source = Silence(monkeypatch, "submit", "fence", "held"), SourceWithoutGroups()
+    source.crash_wait_ms = 1000
+    async with owning(client, "older", source) as older:
+        await older.take(1)
+
+    async def unknown(held: Sequence[tuple[Held, int]]) -> list[bool]:
+        return [False] * len(held)
+
+    monkeypatch.setattr(source, "nack", unknown)
+    with pytest.raises(Disordered):
+        async with owning(client, "heir", source) as heir:
+            silence.over.set()
+            await eventually(lambda: not heir.submitter.is_late("P"))
+            await asyncio.sleep(1)
+
+
+async def test_a_lease_that_is_lost_between_two_looks_at_it_ends_nothing_by_an_error_of_ours(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=True)
+    lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
+    assert await lease.acquire()
+    owner, looks = Owner(client, lease, SourceWithoutGroups()), iter([True])
+    monkeypatch.setattr(owner.submitter, "_ours", lambda: next(looks, False))
+    await owner.take(1)
+    assert owner.submitter.is_late("P")
+    silence.over.set()
+    await owner.submitter.run()

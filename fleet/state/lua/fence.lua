@@ -4,9 +4,15 @@
 --   attempt: of this owner; what he submits is refused below it. 0 for one who has not submitted yet
 -- Returns 1 if it stands, 0 if a newer owner has been here
 local epoch_of, attempt_of = 'q:' .. ARGV[1], 'n:' .. ARGV[1]
-if tonumber(redis.call('HGET', KEYS[1], epoch_of) or 0) > tonumber(ARGV[2]) then return 0 end
+local known = redis.call('HMGET', KEYS[1], epoch_of, attempt_of)
+local epoch, attempt = tonumber(known[1] or 0), tonumber(known[2] or 0)
+if epoch > tonumber(ARGV[2]) then return 0 end
 -- Redis may be full, and then a queue must find an owner all the same: a script that has written may go on.
-redis.call('HDEL', KEYS[1], '', attempt_of)
+redis.call('HDEL', KEYS[1], '')
+if epoch < tonumber(ARGV[2]) then
+  attempt = 0
+  redis.call('HDEL', KEYS[1], attempt_of)
+end
 redis.call('HSET', KEYS[1], epoch_of, ARGV[2])
-if tonumber(ARGV[3]) > 0 then redis.call('HSET', KEYS[1], attempt_of, ARGV[3]) end
+if tonumber(ARGV[3]) > attempt then redis.call('HSET', KEYS[1], attempt_of, ARGV[3]) end
 return 1

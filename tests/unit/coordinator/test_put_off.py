@@ -30,7 +30,7 @@ def put_off() -> PutOff:
 
 def refused(put_off: PutOff, *, idle: bool) -> int:
     """A refusal once what was refused before has come again, after the pool was idle or busy all the time."""
-    CLOCK.now_ms += 31_000
+    CLOCK.now_ms += 1000 * put_off.seconds("P") + 1000
     put_off.seen("P", CAPACITY - CONCURRENCY + idle)
     seconds = put_off.seconds("P")
     put_off.refused("P")
@@ -59,7 +59,7 @@ def test_many_calls_refused_in_a_moment_count_once(put_off: PutOff) -> None:
     for _ in range(4):
         refused(put_off, idle=False)
     assert put_off.seconds("P") == 8
-    CLOCK.now_ms += 31_000
+    CLOCK.now_ms += 9_000
     for _ in range(9):
         put_off.refused("P")
     assert put_off.seconds("P") == 16
@@ -69,3 +69,12 @@ def test_each_pool_by_itself(put_off: PutOff) -> None:
     for _ in range(4):
         refused(put_off, idle=False)
     assert (put_off.seconds("P"), put_off.seconds("OTHER")) == (8, 1)
+
+
+def test_once_what_it_refused_is_taken_for_long_it_begins_anew(put_off: PutOff) -> None:
+    for _ in range(8):
+        refused(put_off, idle=False)
+    assert put_off.seconds("P") == 30
+    CLOCK.now_ms += 71_000
+    assert put_off.seconds("P") == 1
+    assert [refused(put_off, idle=False) for _ in range(4)] == [1, 1, 2, 4]
