@@ -137,7 +137,7 @@ def test_one_that_is_frozen_is_told_from_one_that_does_not_run(tmp_path: Path) -
             os.kill(server.pid, signal.SIGCONT)
     directory = tmp_path / ".fleet"
     assert (found.code, found.err) == (1, f"fleet: the embedded Redis in {directory} does not answer within 2 s\n")
-    assert str(named.value) == f"Redis at unix:{directory}/redis.sock does not answer within 0.2 s"
+    assert str(named.value) == f"Redis at unix://{directory}/redis.sock does not answer within 0.2 s"
     assert doctor.code == 1
     assert f"redis     the embedded Redis in {directory} does not answer" in doctor.out
     gone = fleet.run("status")
