@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from fleet.message import DEFAULT_POOL
 from fleet.state import keys
 from fleet.state.keys import FleetKeys, OwnQueueKeys, PoolKeys, QueueKeys
 from fleet.state.pool import AWAY_GRACE_MS
@@ -288,7 +289,8 @@ class Checks:
 
     def leftovers(self) -> list[str]:
         # What had come back before Redis forgot that, or came to another pool, is noted as away for a day.
-        pools = ("*",) if self._excuses.ever_forgot else self._excuses.moved
+        moved = self._excuses.moved
+        pools = {"*"} if self._excuses.ever_forgot else {*moved, DEFAULT_POOL} if moved else set[str]()
         may_remain = (*keys.FAMILIES, *(f"{{p:{pool}}}:{part}" for pool in pools for part in ("away", "a:*")))
         may_remain += tuple(f"{{q:{queue}}}:{part}" for queue in self._kind for part in self._kept_of(queue))
         return [
