@@ -221,12 +221,17 @@ class Consumer:
         return depth.invisible - depth.delayed > await self._queue.out_count() + shown + dropped
 
     async def _poll(self) -> None:
-        pause_s = _RETRY_FROM_S
+        pause_s, told_full = _RETRY_FROM_S, False
         while self._ours():
             self._alive_ms = self._clock.boot_ms()
             if self._submitter.is_full:
+                if not told_full:
+                    text = f"queue {self.config.name} is read no further: too much waits for pools that do not answer"
+                    self._alarms.add("QUEUE_FULL", "ERROR", text)
+                told_full = True
                 await self._rest(_RETRY_FROM_S)
                 continue
+            told_full = False
             shares = self._shares()
             others = bool(self._directory.pools - shares.keys() - {DEFAULT_POOL})
             most = POLL_MOST if shares else FIRST_POLL_MOST
