@@ -198,6 +198,11 @@ class PoolLink:
                 return
         self._set_due(due_ms)
 
+    def close(self) -> None:
+        """Its pool is gone. Nothing is claimed any more, as nobody would keep the lease; what is owed is still said."""
+        self.stopping = True
+        self._set_due(None)
+
     def is_stalled(self, now_ms: float) -> bool:
         """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
         return bool(self._asked_at_ms) and now_ms - self._asked_at_ms > STALL_MS
@@ -394,7 +399,7 @@ class PoolLink:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if due_ms is not None:
+        if due_ms is not None and not self.stopping:
             self._due = asyncio.get_running_loop().call_later(due_ms / 1000, self.look)
 
     async def _renew(self) -> None:

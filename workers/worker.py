@@ -249,7 +249,7 @@ class Worker:
             if self._links[code].busy:
                 asyncio.get_running_loop().call_later(_BUSY_AGAIN_S, self._look.set)
                 continue
-            self._links.pop(code).look_in(None)
+            self._links.pop(code).close()
             self._away.discard(code)
 
     def _may_open(self, code: str) -> bool:

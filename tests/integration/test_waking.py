@@ -17,6 +17,7 @@ from fleet.state.connect import Client, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
+from tests.integration.linking import Links
 from tests.integration.owning import eventually
 from tests.lua.stage import entry
 from tests.servers import RedisServer
@@ -175,3 +176,19 @@ async def test_a_worker_that_leaves_is_followed_at_once(redis_server: RedisServe
         for code in CODES:
             await fleet.send(code)
         await fleet.eventually_delivered(len(CODES), within_s=5)
+
+
+async def test_who_had_a_pool_that_went_claims_nothing_there_when_it_is_back(redis_server: RedisServer) -> None:
+    """A late report has its outbox trimmed, and hears with that when something is due: nobody would keep its lease."""
+    async with connected(redis_server.url) as client:
+        links = Links(client)
+        await links.open(["P"])
+        link = links.links["P"]
+        link.close()
+        link.trim(1)
+        link.look_in(50)
+        link.look()
+        await eventually(lambda: not link.busy)
+        await asyncio.sleep(0.2)
+        assert (links.held(), links.errors, links.crashes) == ([], [], [])
+        await links.end()
