@@ -247,3 +247,13 @@ async def test_what_comes_before_its_turn_holds_up_what_comes_after_it_in_the_sa
     assert (await come(pool, 8, 7, 9)).behind == {0: 1_000, 2: 1_000}
     assert (await come(pool, 8, 9)).behind == {}
     assert await drain(pool) == ["g7", "g8", "g9"]
+
+
+async def test_what_came_before_its_pool_was_known_waits_for_no_clock(stage: Stage) -> None:
+    pool = Pool(stage.client, "P", now_ms=str(stage.now_ms))
+    assert (await pool.submit("q", OWNER_EPOCH, of_group(0, 1))).tag == "unknown"
+    stage.advance(-3_600_000)
+    pool = await stage.pool(on_failure="hold")
+    assert (await come(pool, 2)).behind == {0: 1_000}
+    assert (await come(pool, 0, 1, 2)).behind == {}
+    assert await drain(pool) == ["g0", "g1", "g2"]

@@ -97,8 +97,12 @@ local function write_marks()
 end
 
 if not config[1] then
-  -- Whoever is configured next under this code gets them in their order.
-  note_refused(1, 'hold', now)
+  -- Whoever is configured next under this code gets them in their order. When they are due is not said: a pool that is
+  -- unknown follows no clock, and by one that has stepped back since it would be in an hour.
+  note_refused(1, 'hold', 0)
+  for _, name in ipairs(names) do
+    if marks[name].before == 0 then marks[name].due = 0 end
+  end
   write_marks()
   return { 'unknown', 0, 0, {}, {} }
 end

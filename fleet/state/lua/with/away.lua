@@ -22,6 +22,6 @@ local function send_away(away, away_lane, name, push, keys, due_ms)
   call_many(push, away_lane .. name, keys)
   redis.call('PEXPIRE', away_lane .. name, AWAY_TTL_MS)
   redis.call('ZADD', away, 'GT', text(due_ms), name)
-  redis.call('ZREMRANGEBYSCORE', away, '-inf', text(due_ms - 2 * AWAY_TTL_MS)) -- their lists are gone
+  redis.call('ZREMRANGEBYSCORE', away, '(0', text(due_ms - 2 * AWAY_TTL_MS)) -- their lists are gone
   redis.call('PEXPIRE', away, AWAY_TTL_MS)
 end
