@@ -1,8 +1,9 @@
-"""For how long what a full pool refuses is put off: a second, and twice as long each time while it always has work.
+"""For how long what a full pool refuses is put off: a second to half a minute.
 
-What is put off stands at the head of its groups. Away for half a minute from the first time on, it would leave a pool
-that is through with what it has in a few seconds without any work; and where a pool is in demand for long, what it
-refuses has to be out of the way of what is for others.
+What is put off stands at the head of its groups: away for too long, it leaves a pool that is through with what it has
+without any work. Of a pool that is slow it has to be out of the way of what is for others. So one that is known to be
+slow begins with half a minute, any other with a second; where the pool was idle meanwhile it is half as long the next
+time, and where it always had work twice as long.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class Limits:
 class PutOff:
     """Of each pool, as of its refusals. All that one call refuses is put off alike, so that it keeps its order."""
 
-    def __init__(self, limits_of: Callable[[str], Limits], clock: Clock) -> None:
+    def __init__(self, limits_of: Callable[[str], Limits], is_slow: Callable[[str], bool], clock: Clock) -> None:
         self._limits_of = limits_of
+        self._is_slow = is_slow
         self._clock = clock
         self._seconds: dict[str, int] = {}
         self._since_ms: dict[str, float] = {}
@@ -44,7 +46,7 @@ class PutOff:
     def seconds(self, code: str) -> int:
         seconds = self._seconds.get(code, MIN_RETRY_S)
         if self._is_calm(code):
-            return MIN_RETRY_S
+            return QUEUE_FULL_RETRY_S if self._is_slow(code) else MIN_RETRY_S
         return max(seconds // 2, MIN_RETRY_S) if code in self._was_idle else seconds
 
     def refused(self, code: str) -> None:

@@ -98,12 +98,16 @@ class Rooms:
         self._short_since: dict[str, float] = {}
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
-        self.put_off = PutOff(limits_of, clock)
+        self.put_off = PutOff(limits_of, self._is_slow, clock)
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
     def note(self, code: str, room: int) -> None:
         self._room[code] = room
+
+    def _is_slow(self, code: str) -> bool:
+        since_ms = self._short_since.get(code)
+        return since_ms is not None and self._clock.boot_ms() - since_ms >= PATIENCE_MS
 
     def forget(self) -> None:
         """Pools were changed: what they had room for they may not have any more.

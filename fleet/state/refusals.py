@@ -51,7 +51,8 @@ def refusal_of(error: exceptions.RedisError) -> str:
     """What a server does that does not let us in, or do what we asked."""
     text = str(error)
     # To a greeting without a password it explains HELLO, for a paragraph.
-    return "wants a password" if "HELLO must be called" in text or "NOAUTH" in text else f"refuses us: {text}"
+    wants_password = "HELLO must be called" in text or "NOAUTH" in text
+    return f"refuses us: {'a password is wanted' if wants_password else text}"
 
 
 class Parser(_AsyncHiredisParser):

@@ -243,7 +243,7 @@ class Sentinels:
 
 
 def _refusal(error: exceptions.RedisError) -> str:
-    said = refusal_of(error).replace("wants", "want").replace("refuses", "refuse")
+    said = refusal_of(error).replace("refuses", "refuse")
     return f"the sentinels {said} (the option sentinel_password, with sentinel_username where they have users)"
 
 

@@ -277,7 +277,7 @@ async def takeover(url: str, *, pools: int, holding: int) -> dict[str, Any]:
         calls = Calls()
         calls.watch(client)
         async with stalls() as taking:
-            lost = await take_over(
+            lost, _ = await take_over(
                 client=client,
                 queue=Queue(client, QUEUE, epoch=after.epoch),
                 source=_NoSource(),  # type: ignore[arg-type]

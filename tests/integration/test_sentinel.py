@@ -46,9 +46,9 @@ async def test_the_master_is_found_with_passwords_on_both_sides(watched: Watched
 async def test_who_lacks_a_password_and_whose_is_told(watched: Watched) -> None:
     theirs = f"?sentinel_password={THEIRS}"
     for url, words in {
-        watched.url.replace(theirs, ""): "the sentinels want a password (the option sentinel_password",
+        watched.url.replace(theirs, ""): "the sentinels refuse us: a password is wanted (the option sentinel_password",
         watched.url.replace(THEIRS, "wrong"): "the sentinels refuse us: ",
-        watched.url.replace(f":{SECRET}@", ""): " wants a password",
+        watched.url.replace(f":{SECRET}@", ""): " refuses us: a password is wanted",
         watched.url.replace(SECRET, "wrong"): " refuses us: ",
     }.items():
         with pytest.raises(StateUnavailable) as refused:

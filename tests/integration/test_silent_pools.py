@@ -74,7 +74,7 @@ class Owner:
             source=source,
             lease=lease,
             on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(50, 1), clock),
+            put_off=PutOff(lambda _: Limits(50, 1), lambda _: False, clock),
             alarms=alarms,
             counts=Counter(),
             ours=self._ours,

@@ -96,7 +96,7 @@ class Owner:
             self.pool,
             client=self.client,
             on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(self.capacity, CONCURRENCY), SystemClock()),
+            put_off=PutOff(lambda _: Limits(self.capacity, CONCURRENCY), lambda _: False, SystemClock()),
             ours=lambda: True,
             rest=asyncio.sleep,
             **shared,

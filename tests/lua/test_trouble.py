@@ -44,7 +44,7 @@ async def test_a_wrong_password_is_one_line_without_it(redis_server: RedisServer
             admin.config_set("requirepass", "")
     said = str(refused.value)
     assert f"127.0.0.1:{redis_server.port}" in said
-    assert ("refuses us" if user else "wants a password") in said
+    assert ("refuses us" if user else "a password is wanted") in said
     assert "HELLO" not in said
     assert SECRET not in said
     assert "\n" not in said

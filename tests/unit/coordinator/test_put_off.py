@@ -21,11 +21,12 @@ class HandClock:
 
 
 CLOCK = HandClock()
+SLOW = {"SLOW"}
 
 
 @pytest.fixture
 def put_off() -> PutOff:
-    return PutOff(lambda _: Limits(CAPACITY, CONCURRENCY), CLOCK)
+    return PutOff(lambda _: Limits(CAPACITY, CONCURRENCY), SLOW.__contains__, CLOCK)
 
 
 def refused(put_off: PutOff, *, idle: bool) -> int:
@@ -78,3 +79,10 @@ def test_once_what_it_refused_is_taken_for_long_it_begins_anew(put_off: PutOff) 
     CLOCK.now_ms += 71_000
     assert put_off.seconds("P") == 1
     assert [refused(put_off, idle=False) for _ in range(4)] == [1, 1, 2, 4]
+
+
+def test_one_that_is_known_to_be_slow_begins_with_half_a_minute(put_off: PutOff) -> None:
+    assert put_off.seconds("SLOW") == 30
+    put_off.refused("SLOW")
+    put_off.seen("SLOW", CAPACITY)
+    assert put_off.seconds("SLOW") == 15
