@@ -124,7 +124,7 @@ BREAKAGES: dict[str, Breakage] = {
                 "            pass\n",
             ),
         ),
-        found_at=3,
+        found_at=60,
         kinds=("twice", "stuck", "lost", "order"),
         only=("processes", "weather"),
     ),
