@@ -270,7 +270,8 @@ class Checks:
             kind in ("jetstream", "activemq")
             and policies <= {"hold", "park"}
             and not self._excuses.ever_forgot
-            and self._excuses.late_ms <= AWAY_GRACE_MS  # it is waited for no longer
+            # It is waited for no longer; what a dead owner of JetStream was given, for its visibility alone.
+            and self._excuses.late_ms <= (0 if kind == "jetstream" else AWAY_GRACE_MS)
             and group.pool not in self._excuses.moved
         )
 
