@@ -40,7 +40,7 @@ class Publisher:
         """Of those the first to be looked at again."""
 
     async def publish(self, config: RouterConfig, *, epoch: str = "") -> str:
-        """Returns the revision that is in place now. Asked every second; costs three calls when nothing changed.
+        """Returns the revision that is in place now. Asked every second; costs a few calls when nothing changed.
 
         `epoch`: of the lead under which it is published; Fenced once another leads. '' where nobody else publishes.
         """
@@ -53,7 +53,7 @@ class Publisher:
             self._complete = revision
         elif forgotten := await self._forgotten(config.pools, revision):
             codes = ", ".join(pool.code for pool in forgotten[:_NAMED])
-            log.warning("%s configured again, as Redis had forgotten it: %s", number(len(forgotten), "pool"), codes)
+            log.warning("%s configured again that Redis had forgotten: %s", number(len(forgotten), "pool"), codes)
             await self._configure(forgotten, revision)
             await self._registry.announce_config()
         return revision

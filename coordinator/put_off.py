@@ -15,6 +15,7 @@ from fleet.clock import Clock
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 
 _CALM_MS = 10_000.0
+"""Without a refusal, beyond the time for which the last was put off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import drop, fence, lost_of
 from fleet.alarms import Alarms
-from fleet.errors import Disordered, Fenced, StateUnavailable
+from fleet.errors import Disordered, Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
 from fleet.outcome import CASCADE_RETRY_S
 from fleet.sources.base import Held, Source
@@ -226,9 +226,13 @@ class Submitter:
                 self._late[each].clear()
             self._unfenced -= codes
             self._fenced -= codes
-            shown = await drop(self._queue, self._source, lost)
+            text = f"queue {self._queue.name}: what was left for pool {code} is not all shown again"
+            try:
+                shown = await drop(self._queue, self._source, lost)
+            except (StateUnavailable, SourceUnavailable) as error:
+                raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:
-                raise Disordered(f"queue {self._queue.name}: what was left for pool {code} is out with its last owner")
+                raise Disordered(f"{text}: it is out with its last owner")
 
     async def _repeat(self, code: str, share: Share, batch_id: str) -> Returned:
         self._attempts[code] += 1
