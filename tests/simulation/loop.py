@@ -84,6 +84,7 @@ class Process:
         self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self.put_by: deque[Handle] = deque()
         self.on_death: list[Callable[[], object]] = []
+        self.on_stop: list[Callable[[], object]] = []
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
 
@@ -199,6 +200,8 @@ class Loop(asyncio.BaseEventLoop):
         process.is_stopped = True
         process.stopped_s = self.now_s
         process.stops += 1
+        for tell in process.on_stop:
+            tell()
 
     def continue_process(self, process: Process) -> None:
         process.is_stopped = False

@@ -11,6 +11,8 @@ from tests.simulation.sources.broker import Broker, Conclusion, Given, ModelSour
 
 _NEVER = float("inf")
 HEARTBEAT_MS = 4000
+_SILENT_S = 2.4 * HEARTBEAT_MS / 1000
+"""The longest that the broker was seen to keep a session of which it hears nothing."""
 
 
 class ActiveMqBroker(Broker):
@@ -109,3 +111,20 @@ class ActiveMqSource(ModelSource):
     def __init__(self, *, name: str, broker: Broker, network: Network, loop: Loop, visibility_ms: int) -> None:
         super().__init__(name=name, broker=broker, network=network, loop=loop, visibility_ms=visibility_ms)
         self.crash_wait_ms = 3 * HEARTBEAT_MS
+
+    async def open(self) -> None:
+        await super().open()
+        if self._process is not None:
+            self._process.on_stop.append(self._falls_silent)
+
+    def _falls_silent(self) -> None:
+        """A process that is stopped sends no heartbeat."""
+        process = self._process
+        assert process is not None
+        stops = process.stops
+
+        def hear() -> None:
+            if self._is_open and process.is_stopped and process.stops == stops:
+                self._broker.line_broke(self._session)
+
+        self._loop.later(_SILENT_S, hear)
