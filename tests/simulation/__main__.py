@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -11,6 +10,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, get_args
+
+from tests.simulation.options import check_names, check_numbers, parse
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 
 def main() -> int:
@@ -23,55 +28,35 @@ def main() -> int:
         )
     # Ended, it ends its runs too, and takes their files away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    options = _parse()
+    options = parse()
     options.kinds = ()
-    if options.without:
-        from tests.simulation.breakages import take_out
+    if options.without is not None:
+        from tests.simulation.breakages import BREAKAGES, take_out
 
+        check_names("mend", [options.without], BREAKAGES)
         breakage = take_out(options.without)
         options.only = options.only or list(breakage.only)
         options.seeds = options.seeds or breakage.within
         options.until_found, options.kinds = True, breakage.kinds
+    from tests.simulation.scenario import Family
+
+    check_names("family", options.only, get_args(Family))
     if options.seed is not None:
         return _one(options)
     return _many(options)
 
 
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--trace", action="store_true", help="of one seed: print everything that happens")
-    parser.add_argument("--faults", help="of one seed: only these of its faults, as in 1,4-6 (none: no fault)")
-    parser.add_argument("--messages", help="of one seed: only these of its messages")
-    parser.add_argument("--these", help="these alone, as in 5,10-12")
-    parser.add_argument("--seeds", type=int, help="so many of them")
-    parser.add_argument("--from", dest="first", type=int, default=1, help="the first of them")
-    parser.add_argument("--minutes", type=float, help="as many as fit into this time")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="FAMILY", help="faults of this family alone; may be repeated"
-    )
-    parser.add_argument("--without", metavar="MEND", help="with one mend taken out, until that is found")
-    parser.add_argument("--until-found", action="store_true", help="stop at the first seed that fails")
-    parser.add_argument("--shrink", action="store_true", help="make the first failure of each sort small")
-    parser.add_argument("--within", type=float, default=90.0, help="seconds for each shrinking")
-    parser.add_argument("--json", action="store_true", help="one object a result")
-    return parser.parse_args()
-
-
-def _one(options: argparse.Namespace) -> int:
+def _one(options: Namespace) -> int:
     import gc
 
-    from tests.simulation.run import Case, numbers, run_all, run_here
+    from tests.simulation.run import Case, run_all, run_here
     from tests.simulation.shrink import shrink
 
     gc.disable()
-    case = Case(
-        options.seed,
-        tuple(options.only),
-        numbers(options.faults) if options.faults else None,
-        numbers(options.messages) if options.messages else None,
-    )
+    case = Case(options.seed, tuple(options.only), options.faults, options.messages)
+    whole = Case(options.seed, tuple(options.only)).scenario()
+    check_numbers(options.seed, "fault", options.faults, (fault.number for fault in whole.faults))
+    check_numbers(options.seed, "message", options.messages, (message.number for message in whole.messages))
     plan = case.scenario()
     if options.trace:
         for part in (*plan.queues, *plan.pools, *plan.endpoints, *plan.groups):
@@ -94,8 +79,8 @@ def _one(options: argparse.Namespace) -> int:
     os._exit(0 if result.ok else 1)
 
 
-def _many(options: argparse.Namespace) -> int:
-    from tests.simulation.run import Case, Result, numbers, run_all
+def _many(options: Namespace) -> int:
+    from tests.simulation.run import Case, Result, run_all
     from tests.simulation.shrink import shrink, signature
 
     give_up_s = time.monotonic() + options.minutes * 60 if options.minutes else None
@@ -103,7 +88,7 @@ def _many(options: argparse.Namespace) -> int:
     found = False
 
     def cases() -> Iterator[Case]:
-        for seed in numbers(options.these) if options.these else itertools.count(options.first):
+        for seed in options.these or itertools.count(options.first):
             over = found or (give_up_s is not None and time.monotonic() > give_up_s)
             if over or (options.seeds and seed >= options.first + options.seeds):
                 return

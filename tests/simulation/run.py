@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.simulation.options import spans
 from tests.simulation.scenario import FAULTS, MESSAGES, Family, Scenario, scenario
 from tests.simulation.world import World
 
@@ -52,7 +53,7 @@ class Case:
         if self.faults is not None:
             parts += ["--faults", spans(self.faults) or "none"]
         if self.messages is not None:
-            parts += ["--messages", spans(self.messages)]
+            parts += ["--messages", spans(self.messages) or "none"]
         return " ".join(parts)
 
 
@@ -175,23 +176,3 @@ def _result(case: Case, data: bytes, status: int) -> Result:
     else:
         told |= {"kind": "harness", "text": f"its process ended with status {status} and said nothing"}
     return Result(case, **(told | {"faults": tuple(told["faults"])}))
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """1,2,3,7 as 1-3,7."""
-    out: list[list[int]] = []
-    for number in sorted(numbers):
-        if out and out[-1][1] == number - 1:
-            out[-1][1] = number
-        else:
-            out.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in out)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if part and part != "none":
-            found += range(int(first), int(last or first) + 1)
-    return tuple(found)
