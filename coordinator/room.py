@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
+from coordinator.answers import Answers, Question
 from coordinator.put_off import Limits, PutOff
 from fleet.clock import Clock
-from fleet.errors import StateUnavailable
 from fleet.state.connect import Client
 from fleet.state.pool import SHARE, Pool
-from fleet.tasks import cancel
-
-log = logging.getLogger("fleet.coordinator")
 
 PATIENCE_MS = 1000.0
 """A pool that has been short of room for less than this is waited for: it is busy, and refusing its messages would
@@ -99,6 +95,7 @@ class Rooms:
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
         self.put_off = PutOff(limits_of, self._is_slow, clock)
+        self._answers = Answers()
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
@@ -169,7 +166,7 @@ class Rooms:
         for first in range(0, len(roomy), _ASKED_AT_ONCE):
             part = roomy[first : first + _ASKED_AT_ONCE]
             pools = {code: Pool(self._client, code) for code in part}
-            answered = await _answers({code: pool.room() for code, pool in pools.items()})
+            answered = await self._answers.to({code: pool.room for code, pool in pools.items()})
             for code in part:
                 free = known[code] = answered.get(code, 0)
                 if code in answered:
@@ -177,7 +174,7 @@ class Rooms:
                 seen[code] = replace(rooms[code], free=free)
             if by_groups:
                 # A wait may be as long as what is there of a group: others have to stand behind those at work.
-                to_do = await _answers({code: pools[code].groups_to_do() for code in answered})
+                to_do = await self._answers.to({code: pools[code].groups_to_do for code in answered})
                 least = {code: 2 * rooms[code].limits.concurrency for code in to_do}
             else:
                 to_do = {code: rooms[code].limits.capacity - free for code, free in answered.items()}
@@ -200,15 +197,15 @@ class Rooms:
         """Bring the rooms up to date where they are short of what would be asked of them. Returns also when."""
         known, looked = self._room, {code: self._limits_of(code) for code in shares}
         worth: dict[str, int] = {}
-        asking: dict[str, Coroutine[Any, Any, int]] = {}
+        asking: dict[str, Question] = {}
         for code, share in shares.items():
             needed = math.ceil(wanted * share)
             if known.get(code, 0) < needed:
                 # Worth a poll: a share of a batch, or a quarter of a pool that is smaller than that.
                 quarter = looked[code].capacity // 4
                 worth[code] = max(1, min(SHARE, needed, quarter))
-                asking[code] = Pool(self._client, code).room(max(worth[code], min(needed, quarter)))
-        answered = await _answers(asking)
+                asking[code] = partial(Pool(self._client, code).room, max(worth[code], min(needed, quarter)))
+        answered = await self._answers.to(asking)
         for code in asking:
             free = known[code] = answered.get(code, 0)
             if code in answered:
@@ -236,28 +233,3 @@ class Rooms:
             return False
         await asyncio.sleep(_SWEEP_S)
         return True
-
-
-async def _answers(asked: Mapping[str, Coroutine[Any, Any, int]]) -> dict[str, int]:
-    """What pools say within a second: those that do. Nobody waits for one that does not."""
-    asking = {code: asyncio.create_task(call) for code, call in asked.items()}
-    if not asking:
-        return {}
-    try:
-        await asyncio.wait(asking.values(), timeout=PATIENCE_MS / 1000)
-    except asyncio.CancelledError:
-        await cancel(asking.values())
-        raise
-    answers: dict[str, int] = {}
-    for code, call in asking.items():
-        if not call.done():
-            call.add_done_callback(_heard)
-        elif not isinstance(call.exception(), StateUnavailable):
-            answers[code] = call.result()
-    return answers
-
-
-def _heard(call: asyncio.Task[int]) -> None:
-    """Too late. An error that nobody asks for is printed when its task is forgotten."""
-    if not call.cancelled() and (error := call.exception()) is not None:
-        log.debug("%s", error)

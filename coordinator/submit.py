@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S
 from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import drop, fence, lost_of
@@ -35,8 +36,6 @@ NO_SUCH_POOL_RETRY_S = 1
 """A pool that the configuration names and Redis does not know yet, or that is just being removed."""
 SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
-PATIENCE_S = 1.0
-"""So long a batch waits for a pool that does not answer."""
 LATE_MOST, LATE_MOST_BYTES = 5000, 64 * 1024 * 1024
 """What waits for such pools. With more of it the queue is read no further."""
 _AGAIN_FROM_S, _AGAIN_TO_S, _LOOK_S = 0.25, 2.0, 0.5
@@ -110,7 +109,7 @@ class Submitter:
         if not calling:
             return []
         try:
-            await asyncio.wait(calling.values(), timeout=PATIENCE_S)
+            await asyncio.wait(calling.values(), timeout=SHORT_PATIENCE_S if self._late else PATIENCE_S)
             ours = self._ours()
             if not ours:
                 await asyncio.wait(calling.values())  # nobody is there any more to catch up

@@ -175,12 +175,12 @@ BREAKAGES: dict[str, Breakage] = {
             ),
             Change(
                 "coordinator/room.py",
-                "        answered = await _answers(asking)\n"
+                "        answered = await self._answers.to(asking)\n"
                 "        for code in asking:\n"
                 "            free = known[code] = answered.get(code, 0)\n",
                 "        answered = {}\n"
                 "        for code, call in asking.items():\n"
-                "            free = known[code] = answered[code] = await call\n",
+                "            free = known[code] = answered[code] = await call()\n",
             ),
         ),
         found_at=16,
