@@ -70,7 +70,7 @@ class Excuses:
         self.rivals = 0
         self.put_aside: set[str] = set()
         self.void_acks: dict[str, set[str]] = {}
-        """By queue, what it said that it deleted, and did not: a standard queue of SQS, to one with an older handle."""
+        """By queue, what was acked under an older handle: SQS deletes none of it, and JetStream may show it by then."""
 
 
 class Checks:

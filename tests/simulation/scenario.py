@@ -7,12 +7,13 @@ as they are: that is how a failing seed is shrunk.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
-from fleet.outcome import DEFAULT_RETRY_S
+from fleet.outcome import DEFAULT_RETRY_S, QUEUE_FULL_RETRY_S
 from tests.simulation.endpoint import Nature
 
 Kind = Literal["sqlite", "own", "fifo", "standard", "jetstream", "activemq"]
@@ -126,6 +127,21 @@ class Scenario:
     def is_eased(self) -> bool:
         """Whether what is left some time after the last fault goes out with no limit and no refusal: four in five."""
         return self.seed % 5 != 0
+
+    @cached_property
+    def sure_to_go_on(self) -> frozenset[str]:
+        """Groups that no endpoint holds up that stays sick."""
+        sick = {plan.origin for plan in self.endpoints if plan.stays_sick}
+        latency_s = {plan.origin: plan.latency_s for plan in self.endpoints}
+        ill = {group.name: group for group in self.groups if group.origin in sick}
+        # What cannot be delivered takes permits of a rate too; and where it alone keeps a pool busy for as long as that
+        # puts off what does not fit, nothing else is sure to find room when it comes again.
+        busy_s: defaultdict[str, float] = defaultdict(float)
+        for message in self.messages:
+            if group := ill.get(message.group):
+                busy_s[group.pool] += latency_s[group.origin]
+        taken = {p.code for p in self.pools if p.rate or busy_s[p.code] > QUEUE_FULL_RETRY_S * p.concurrency}
+        return frozenset(g.name for g in self.groups if g.name not in ill and g.pool not in taken)
 
     def asked_for_s(self) -> float:
         """For how long, at most, endpoints put off messages of one group, each of them after the others."""

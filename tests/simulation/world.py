@@ -98,14 +98,14 @@ class World:
             chance = random.Random(self._chance.getrandbits(64))
             match queue.kind:
                 case "fifo" | "standard":
-                    sqs = SqsBroker(self.loop, queue.name, is_fifo=queue.kind == "fifo", chance=chance)
-                    made[queue.name], self.excuses.void_acks[queue.name] = sqs, sqs.void_acks
+                    made[queue.name] = SqsBroker(self.loop, queue.name, is_fifo=queue.kind == "fifo", chance=chance)
                 case "jetstream":
                     made[queue.name] = JetStreamBroker(self.loop, queue.name)
                 case "activemq":
                     made[queue.name] = ActiveMqBroker(self.loop, queue.name)
                 case _:
                     pass
+        self.excuses.void_acks = {name: broker.void_acks for name, broker in made.items()}
         return made
 
     @property
@@ -406,13 +406,8 @@ class World:
         return self._all_sent() and not self._behind()
 
     def _behind(self) -> list[str]:
-        sick = {plan.origin for plan in self.scenario.endpoints if plan.stays_sick}
-        ill = {group.name for group in self.scenario.groups if group.origin in sick}
-        lost = set(self.checks.lost())
-        # Those that cannot be delivered take permits of a rate too.
-        rated = {pool.code for pool in self.scenario.pools if pool.rate is not None}
-        ill |= {group.name for group in self.scenario.groups if group.pool in rated}
-        return [message.id for message in self.scenario.messages if message.id in lost and message.group not in ill]
+        lost, sure = set(self.checks.lost()), self.scenario.sure_to_go_on
+        return [message.id for message in self.scenario.messages if message.id in lost and message.group in sure]
 
     def _left(self) -> str:
         at_sources = {name: broker.left for name, broker in self.brokers.items() if broker.left}

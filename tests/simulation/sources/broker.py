@@ -61,6 +61,8 @@ class Broker(Host):
         self.messages: dict[int, Stored] = {}
         self.clock_offset_ms = 0.0
         self.next_seq = 1
+        self.void_acks: set[str] = set()
+        """Acked under a handle that was not the newest: what was shown under that one may be taken anew."""
         self._waiters: list[asyncio.Future[None]] = []
 
     def refusal(self) -> Exception:

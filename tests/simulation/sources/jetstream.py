@@ -34,6 +34,8 @@ class JetStreamBroker(Broker):
         if one is None:
             return conclusion.delay_ms is None
         if conclusion.delay_ms is None:
+            if conclusion.receipt != f"{one.seq}.{one.shown}":
+                self.void_acks.add(str(one.seq))  # its newest showing is on its way to somebody
             del self.messages[one.seq]
         else:
             one.visible_ms = self.now_ms() + conclusion.delay_ms

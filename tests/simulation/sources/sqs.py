@@ -16,8 +16,6 @@ class SqsBroker(Broker):
         super().__init__(loop, name)
         self.is_fifo = is_fifo
         self._chance = chance
-        self.void_acks: set[str] = set()
-        """What it said that it deleted, and did not."""
 
     def receive(self, most: int, visibility_ms: int, session: int) -> list[Given]:
         now = self.now_ms()
