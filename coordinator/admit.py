@@ -63,6 +63,7 @@ class Admission:
         tracking = await self._queue.track(
             [(r.received.broker_id, r.message.id, r.pool, r.lane, r.received.handle) for r in routed],
             targets=[r.message.mediation_target for r in routed],
+            orders=[r.order(self._source) for r in routed],
         )
         failpoint.hit("tracked")
         early: set[int] = set()

@@ -63,10 +63,14 @@ class OwnedQueue(Queue):
         self._clock = clock
 
     async def track(
-        self, messages: Sequence[tuple[str, str, str, str, str]], *, targets: Sequence[str] = ()
+        self,
+        messages: Sequence[tuple[str, str, str, str, str]],
+        *,
+        targets: Sequence[str] = (),
+        orders: Sequence[str] = (),
     ) -> list[Tracking]:
         now_ms = self._clock.boot_ms()
-        tracking = await super().track(messages, targets=targets)
+        tracking = await super().track(messages, targets=targets, orders=orders)
         # A copy of another message is tracked under the other's id alone.
         ours = [m[0] for m, t in zip(messages, tracking, strict=True) if t.verdict != "requeued"]
         self.alive.seen(ours, now_ms)

@@ -76,7 +76,7 @@ class Patrol:
                 continue  # it would be given back, and what is newer go before it
             lost = await self._lost_of(code, share)
             if not self._is_late(code):
-                found += await drop(self._queue, self._source, lost)
+                found += await drop(self._client, self._queue, self._source, lost)
         kept_from_ms = before_ms - PENDING_DELETE_MS
         forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
         if forgotten:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from fleet.errors import InvalidMessage
 from fleet.message import DEFAULT_GROUP, MAX_NAME_CHARACTERS, Message, decode
-from fleet.sources.base import Received
+from fleet.sources.base import Received, Source
 
 OWN_LANE = "\x1e"
 """Begins the lane of a message that asks for no order. Unprintable, so that no group can be named like one."""
+_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 
 
 @dataclass(slots=True)
@@ -20,6 +21,21 @@ class Routed:
     pool: str
     group: str
     lane: str
+
+    @property
+    def policy(self) -> str:
+        """What it asks for itself after a failure, '' for what its pool does."""
+        return _POLICY[self.message.dispatch_mode]
+
+    def is_held_by(self, source: Source) -> bool:
+        """Whether its source shows nothing newer of its group before it. A group in the body alone is none to it."""
+        return source.holds_groups and self.received.group is not None
+
+    def order(self, source: Source) -> str:
+        """See `Tracked.order`."""
+        if self.lane != self.group or self.is_held_by(source) or not source.shows_in_order:
+            return ""
+        return ("h" if self.message.high_priority else "r") + self.policy
 
 
 @dataclass(slots=True)

@@ -40,7 +40,6 @@ LATE_MOST, LATE_MOST_BYTES = 5000, 64 * 1024 * 1024
 """What waits for such pools. With more of it the queue is read no further."""
 _AGAIN_FROM_S, _AGAIN_TO_S, _LOOK_S = 0.25, 2.0, 0.5
 FULL_TOLD_EVERY_S = 10.0
-_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 
 Share = list[tuple[Routed, Tracking]]
 """What of a batch goes to one pool."""
@@ -227,7 +226,7 @@ class Submitter:
             self._fenced -= codes
             text = f"queue {self._queue.name}: what was left for pool {code} is not all shown again"
             try:
-                shown = await drop(self._queue, self._source, lost)
+                shown = await drop(self._client, self._queue, self._source, lost)
             except (StateUnavailable, SourceUnavailable) as error:
                 raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:
@@ -280,7 +279,7 @@ class Submitter:
         return returned
 
     def _entries(self, share: Share, batch_id: str) -> list[Entry]:
-        holds_groups, now_ms, name = self._source.holds_groups, time.time_ns() // 1_000_000, self._queue.name
+        now_ms, name = time.time_ns() // 1_000_000, self._queue.name
         return [
             Entry(
                 name,
@@ -293,10 +292,9 @@ class Submitter:
                 r.message.id,
                 r.message.mediation_target,
                 r.message.auth_token,
-                # A group that stands in the body alone is none to the source.
-                holds_groups and r.received.group is not None,
+                r.is_held_by(self._source),
                 r.message.high_priority,
-                _POLICY[r.message.dispatch_mode],
+                r.policy,
                 self._source.shows_in_order,
             )
             for r, t in share

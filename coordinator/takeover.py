@@ -49,7 +49,7 @@ async def take_over(
     lost: list[Tracked] = []
     async for page in queue.all_tracked():
         lost += await lost_of(client, queue, [tracked for tracked in page if tracked.pool not in silent])
-    dropped = await drop(queue, source, lost)
+    dropped = await drop(client, queue, source, lost)
     if dropped:
         log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
     return dropped, silent
@@ -96,13 +96,21 @@ async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tra
     return lost
 
 
-async def drop(queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Have them come again, in the order in which they were taken: some sources show them as they were given back."""
+async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
+    """Have them come again, in the order in which they were taken, and before what is newer of their groups."""
     if not lost:
         return 0
     lost.sort(key=lambda tracked: int(tracked.token))
     # One that was settled between the two looks is not in that state any more, and stays.
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
-    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost if t.broker_id in gone])
+    lost = [t for t in lost if t.broker_id in gone]
+    expected: dict[str, list[tuple[str, str, str, str]]] = {}
+    for t in lost:
+        if t.order:
+            key = f"{queue.name}{SEP}{t.broker_id}"
+            expected.setdefault(t.pool, []).append((t.order[0], t.group, key, t.order[1:]))
+    for code, messages in expected.items():
+        await Pool(client, code).expect(messages)
+    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
     # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
     return sum(known)

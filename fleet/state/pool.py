@@ -224,6 +224,16 @@ class Pool:
         s = script("fence")
         return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
 
+    async def expect(self, messages: Sequence[tuple[str, str, str, str]]) -> int:
+        """Of each (tier, lane, key, policy), in their order: it comes again from a source that holds no groups, and
+        what is newer of its lane waits for it."""
+        s = script("expect")
+        arguments: list[str | int] = [self.now_ms]
+        for message in messages:
+            arguments += message
+        noted: int = await s(self.client, s.keys_of(self.keys), arguments)
+        return noted
+
     async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""
         s = script("held")

@@ -61,6 +61,8 @@ class Tracked:
     group: str
     tracked_ms: int
     handle: str
+    order: str = ""
+    """Its tier, and behind that what it asks for after a failure; '' where its source sees to its order, or nobody."""
 
 
 class Queue:
@@ -75,16 +77,21 @@ class Queue:
         self._last_token = 0
 
     async def track(
-        self, messages: Sequence[tuple[str, str, str, str, str]], *, targets: Sequence[str] = ()
+        self,
+        messages: Sequence[tuple[str, str, str, str, str]],
+        *,
+        targets: Sequence[str] = (),
+        orders: Sequence[str] = (),
     ) -> list[Tracking]:
         """Note (broker id, message id, pool, group, handle) of each before any pool hears of it.
 
         One with the id of another and with its target is a copy of that; with another target it is a message of its
-        own, as each attempt of a dispatch job is.
+        own, as each attempt of a dispatch job is. `orders`: of each, see `Tracked.order`.
         """
         arguments: list[str | int] = [self.now_ms, self.epoch, self._last_token]
-        for message, target in zip(messages, targets or [""] * len(messages), strict=True):
-            arguments += (*message, f"{crc32(target.encode()):x}")
+        none = [""] * len(messages)
+        for message, target, order in zip(messages, targets or none, orders or none, strict=True):
+            arguments += (*message, f"{crc32(target.encode()):x}", order)
         s = script("track")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])
@@ -224,5 +231,6 @@ def _hidden(member: str, until_ms: int) -> Hidden:
 
 
 def _tracked(broker_id: str, record: str) -> Tracked:
-    handle, token, state, message_id, pool, group, tracked_ms = record.split(SEP)
-    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle)
+    handle, token, state, message_id, pool, group, tracked_ms, *order = record.split(SEP)
+    # Written by an older release, it says nothing of its order.
+    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle, *order)

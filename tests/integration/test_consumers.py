@@ -322,8 +322,8 @@ async def test_what_an_earlier_owner_left_is_extended_at_once(redis_server: Redi
         owning.sources[0].answers.put_nowait([received("m1")])
         await owning.polls(2)
         long_ago = "1700000000000"
-        record = str(await owning.client.hget(QueueKeys("q").tracked, "m1"))
-        await owning.client.hset(QueueKeys("q").tracked, "m1", record[: record.rindex(SEP) + 1] + long_ago)
+        *record, _tracked_ms, order = str(await owning.client.hget(QueueKeys("q").tracked, "m1")).split(SEP)
+        await owning.client.hset(QueueKeys("q").tracked, "m1", SEP.join([*record, long_ago, order]))
         await owning.configure("q", visibility_s=700)
         await owning.polls(1, source=1)
         await eventually(lambda: "m1" in owning.sources[1].extended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -107,3 +107,36 @@ async def test_an_owner_that_is_behind_is_told_so_by_the_first_pool(world: World
     await track(new, "P1", "m1")
     with pytest.raises(Fenced):
         await take_over(client=world.client, queue=Queue(world.client, "q", epoch=old.epoch), source=HeldSource())
+
+
+async def test_what_two_owners_in_turn_tracked_and_never_submitted_comes_before_what_is_newer(world: World) -> None:
+    """JetStream shows what was given back in the order of that: m3, which the second had not come to, is first."""
+    client = world.client
+    pool = Pool(client, "P1")
+    await pool.configure("2", PoolSettings(10, 100, on_failure="hold"))
+
+    async def submit(owner: Queue, *ids: str) -> dict[int, int]:
+        entries = [replace(entry(id_), source_holds_groups=False) for id_ in ids]
+        return (await pool.submit("q", owner.epoch, entries)).behind
+
+    async def track_in_order(owner: Queue, *ids: str) -> None:
+        await owner.track([(id_, id_, "P1", "g", "h") for id_ in ids], orders=["r"] * len(ids))
+
+    await track_in_order(await world.owner("first"), "m1", "m2", "m3")
+    second = await world.owner("second")
+    assert await world.take_over(second) == ["m1", "m2", "m3"]
+    await track_in_order(second, "m1", "m2")
+    third = await world.owner("third")
+    assert await world.take_over(third) == ["m1", "m2"]
+    assert set(await submit(third, "m3", "m4")) == {0, 1}
+    assert await submit(third, "m1", "m2", "m3", "m4") == {}
+    assert await client.lrange(pool.keys.regular_group + "g", 0, -1) == [f"q\x1fm{n}" for n in (1, 2, 3, 4)]
+
+
+async def test_what_asks_for_no_order_is_waited_for_by_nothing(world: World) -> None:
+    await Pool(world.client, "P1").configure("2", PoolSettings(10, 100, on_failure="hold"))
+    first = await world.owner("first")
+    rows = [(id_, id_, "P1", "g", "h") for id_ in ("of no group", "returns", "held by its source")]
+    await first.track(rows, orders=["", "rreturn", ""])
+    assert len(await world.take_over(await world.owner("second"))) == 3
+    assert await world.client.exists(Pool(world.client, "P1").keys.away) == 0

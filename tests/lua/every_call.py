@@ -12,6 +12,7 @@ from fleet.state.keys import FleetKeys
 from fleet.state.look import look
 from fleet.state.operate import PoolByHand
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
+from fleet.state.scripts import SEP
 from fleet.state.totals import Tally
 from fleet.state.warnings import Warnings
 from tests.lua.stage import (
@@ -44,6 +45,8 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     for message, tracking in zip(messages, tracked, strict=True):
         assert tracking.verdict == "new"
         message.token = tracking.token
+    yield "expect"
+    assert await pool.expect([("r", "another", f"{name}{SEP}away", "hold")]) == 1
     yield "submit"
     assert (await pool.submit(name, OWNER_EPOCH, messages)).accepted == 2
     yield "room"

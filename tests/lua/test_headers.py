@@ -89,7 +89,7 @@ def test_the_code_reads_as_many_arguments_as_the_header_names(name: str) -> None
     code, line = code_of(name), argv_line(name)
     named = line.split(" …")[0].split()
     fixed_read = max((int(i) for i in re.findall(r"ARGV\[(\d+)\]", code)), default=0)
-    record = re.search(r"(?:four|five|six) fields an? \w+: (.*)$", line)
+    record = re.search(r"(?:four|five|six|seven) fields an? \w+: (.*)$", line)
     loop = re.search(r"for i = (\d+), #ARGV(?:, (\d+))? do", code)
     if "…" not in line:
         assert fixed_read == len(named)

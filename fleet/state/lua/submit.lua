@@ -14,7 +14,6 @@ local settings, ready, entries, leases, later, in_place, high, failed, epochs, a
 local queue, owner_epoch, attempt, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local full_ms, grace_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIELDS = 5
-local AWAY_MOST = 10000
 local LEAST_MS = 1000 -- who comes too early comes again soon, and not at once for ever
 local count = (#ARGV - 7) / FIELDS
 
@@ -62,7 +61,6 @@ end
 local function note_away(name, key, due_ms)
   local mark = mark_of(name)
   any_marks = true
-  -- Beyond so many of one lane newer ones wait all the same, and are not told apart.
   if not mark.there[key] and #mark.keys < AWAY_MOST then
     mark.there[key] = true
     mark.keys[#mark.keys + 1] = key

@@ -1,9 +1,10 @@
 -- track: note messages taken from a queue, before any pool hears of them.
 -- WITH owner
 -- KEYS owner tracked apps
--- ARGV now_ms owner_epoch known message …, six fields a message: broker_id app_id pool group handle mark
+-- ARGV now_ms owner_epoch known message …, seven fields a message: broker_id app_id pool group handle mark order
 --   known: the last token that this owner was given, '0' for none
 --   mark: of what it asks for; one of the same app id that asks for something else is no copy
+--   order: kept for who has to have it come again (`expect`)
 -- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, verdict …},
 -- one verdict for each message
 --   n: tracked, submit it; the first has that token, each further one the next; r: here already, its handle was
@@ -13,7 +14,7 @@ local now, epoch = time_ms(ARGV[1]), ARGV[2]
 local refused, last = refusal(owner, epoch, ARGV[3])
 if refused then return { refused } end
 
-local FIELDS = 6
+local FIELDS = 7
 local count = (#ARGV - 3) / FIELDS
 local brokers, app_ids = {}, {}
 for i = 1, count do
@@ -43,9 +44,9 @@ for i = 1, count do
     verdicts[i + 2] = 'q'
   else
     token = token + 1
-    -- handle token state app pool group tracked_ms: in the order in which scripts read them
+    -- handle token state app pool group tracked_ms order: in the order in which scripts read them
     record = handle .. SEP .. text(token) .. SEP .. 't' .. SEP .. app .. SEP .. ARGV[base + 3] .. SEP
-      .. ARGV[base + 4] .. SEP .. now_text
+      .. ARGV[base + 4] .. SEP .. now_text .. SEP .. ARGV[base + 7]
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, record
     local of_app = broker .. SEP .. ARGV[base + 6]
     new_apps[#new_apps + 1], new_apps[#new_apps + 2] = app, of_app

@@ -1,14 +1,19 @@
 -- away: what of a lane went back to a source that holds no groups, in its order. Nothing newer goes before it.
 
 local AWAY_TTL_MS = 86400000 -- of what is never asked for again
+local AWAY_MOST = 10000 -- of one lane; beyond that newer ones wait all the same, and are not told apart
+
+-- `policy`: what a message itself asks for after a failure, '' for what its pool does.
+local function holds(policy, on_failure)
+  if policy == '' then policy = on_failure end
+  return policy == 'hold' or policy == 'park'
+end
 
 -- Whether a message that goes back must come again before any newer one: its source does not see to that itself.
 local function keeps_order(lane, value, on_failure)
   if string.sub(lane, 1, 1) == '\30' then return false end -- it asks for no order
   if string.match(value, '^[^\31]*\31[^\31]*\31[^\31]*\31([^\31]*)') ~= '0' then return false end
-  local policy = string.match(value, '([^\31]*)$')
-  if policy == '' then policy = on_failure end
-  return policy == 'hold' or policy == 'park'
+  return holds(string.match(value, '([^\31]*)$'), on_failure)
 end
 
 -- Beside the name of a lane in `away`: since when what is late of it is given a second time to come. A clock that
