@@ -6,6 +6,15 @@ local S = ...
 local LISTS = { ['g:'] = true, ['h:'] = true }
 local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
 local excused = {} -- what stood in a pool or an outbox as Redis forgot: whoever remembers more may have it come again
+local has_forgotten = false
+
+-- A call that was on its way as Redis forgot may bring what nobody knows of any more: its source shows that again.
+local function is_known(key, token)
+  local queue, broker_id = key:match('^([^\31]*)\31(.*)$')
+  local tracked = S.find('{q:' .. queue .. '}:tracked')
+  local record = tracked and tracked.d[broker_id]
+  return record and record:match('^[^\31]*\31([^\31]*)') == token
+end
 
 local function set_of(list)
   local set, twice = {}, nil
@@ -22,7 +31,9 @@ local function note_settled(outbox)
   for _, record in pairs(outbox.d) do
     for item in record:gmatch('[^\30]+') do
       local key, token, verdict = item:match('^([^\31]*\31[^\31]*)\31([^\31]*)\31([ap])')
-      if verdict and not excused[key] then settled[key] = token end
+      if verdict and not excused[key] and settled[key] ~= token then
+        if has_forgotten and not is_known(key, token) then excused[key] = true else settled[key] = token end
+      end
     end
   end
 end
@@ -95,7 +106,7 @@ end
 
 return function(forgot)
   if forgot then
-    settled = {}
+    settled, has_forgotten = {}, true
     for key, e in pairs(S.db) do
       if key:find('}:entries', 1, true) then for id in pairs(e.d) do excused[id] = true end end
       if key:find('}:o:', 1, true) then
