@@ -95,7 +95,7 @@ class Rooms:
         self._spent: dict[str, tuple[float, float]] = {}
         """Of the patience with a pool: how much is used up, and as of when."""
         self.put_off = PutOff(limits_of, self._is_slow, clock)
-        self._answers = Answers()
+        self._free, self._to_do = Answers(), Answers()
         self._probed_ms = 0.0
         self._waiting: set[asyncio.Event] = set()
 
@@ -166,7 +166,7 @@ class Rooms:
         for first in range(0, len(roomy), _ASKED_AT_ONCE):
             part = roomy[first : first + _ASKED_AT_ONCE]
             pools = {code: Pool(self._client, code) for code in part}
-            answered = await self._answers.to({code: pool.room for code, pool in pools.items()})
+            answered = await self._free.to({code: pool.room for code, pool in pools.items()})
             for code in part:
                 free = known[code] = answered.get(code, 0)
                 if code in answered:
@@ -174,7 +174,7 @@ class Rooms:
                 seen[code] = replace(rooms[code], free=free)
             if by_groups:
                 # A wait may be as long as what is there of a group: others have to stand behind those at work.
-                to_do = await self._answers.to({code: pools[code].groups_to_do for code in answered})
+                to_do = await self._to_do.to({code: pools[code].groups_to_do for code in answered})
                 least = {code: 2 * rooms[code].limits.concurrency for code in to_do}
             else:
                 to_do = {code: rooms[code].limits.capacity - free for code, free in answered.items()}
@@ -205,7 +205,7 @@ class Rooms:
                 quarter = looked[code].capacity // 4
                 worth[code] = max(1, min(SHARE, needed, quarter))
                 asking[code] = partial(Pool(self._client, code).room, max(worth[code], min(needed, quarter)))
-        answered = await self._answers.to(asking)
+        answered = await self._free.to(asking)
         for code in asking:
             free = known[code] = answered.get(code, 0)
             if code in answered:

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S
+from coordinator.answers import PATIENCE_S
 from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import drop, fence, lost_of
@@ -108,7 +108,7 @@ class Submitter:
         if not calling:
             return []
         try:
-            await asyncio.wait(calling.values(), timeout=SHORT_PATIENCE_S if self._late else PATIENCE_S)
+            await asyncio.wait(calling.values(), timeout=PATIENCE_S)
             ours = self._ours()
             if not ours:
                 await asyncio.wait(calling.values())  # nobody is there any more to catch up

@@ -175,7 +175,7 @@ BREAKAGES: dict[str, Breakage] = {
             ),
             Change(
                 "coordinator/room.py",
-                "        answered = await self._answers.to(asking)\n"
+                "        answered = await self._free.to(asking)\n"
                 "        for code in asking:\n"
                 "            free = known[code] = answered.get(code, 0)\n",
                 "        answered = {}\n"

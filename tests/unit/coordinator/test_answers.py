@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from coordinator.answers import SHORT_PATIENCE_S, Answers, Question
+from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S, Answers, Question
 from fleet.errors import StateUnavailable
 
 
@@ -15,9 +15,11 @@ class Pools:
     def __init__(self) -> None:
         self.silent: dict[str, asyncio.Future[int]] = {}
         self.asked: list[str] = []
+        self.slow_s = 0.0
 
     async def room(self, code: str) -> int:
         self.asked.append(code)
+        await asyncio.sleep(self.slow_s)
         if code in self.silent:
             return await self.silent[code]
         return 7
@@ -45,8 +47,31 @@ async def test_a_silent_pool_is_waited_for_once_and_then_not_asked_while_it_owes
     assert (found, pools.asked) == ({"B": 7}, ["A", "B", "B"])
     assert took_s < SHORT_PATIENCE_S
     pools.silent.pop("A").set_result(0)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert (await timed(answers, pools, "A", "B"))[0] == {"A": 0, "B": 7}
     assert (await timed(answers, pools, "A", "B"))[0] == {"A": 7, "B": 7}
+
+
+async def test_what_was_answered_long_ago_is_asked_again(pools: Pools) -> None:
+    answers = Answers()
+    pools.silent["A"] = asyncio.get_running_loop().create_future()
+    await answers.to(pools.questions("A"))
+    pools.silent.pop("A").set_result(0)
+    await asyncio.sleep(1.1 * PATIENCE_S)
+    assert (await timed(answers, pools, "A"))[0] == {"A": 7}
+
+
+async def test_pools_that_are_slow_beside_a_silent_one_are_heard_again_and_again(pools: Pools) -> None:
+    answers = Answers()
+    pools.silent["A"] = asyncio.get_running_loop().create_future()
+    await answers.to(pools.questions("A"))
+    pools.slow_s = 1.5 * SHORT_PATIENCE_S
+    heard = 0
+    for _ in range(6):
+        heard += "B" in await answers.to(pools.questions("A", "B"))
+        await asyncio.sleep(SHORT_PATIENCE_S)
+    assert heard >= 2
+    pools.silent.pop("A").set_result(0)
 
 
 async def test_the_next_that_falls_silent_is_waited_for_shortly(pools: Pools) -> None:
