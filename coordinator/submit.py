@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from coordinator.answers import PATIENCE_S
+from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S
 from coordinator.put_off import PutOff
 from coordinator.route import Routed
 from coordinator.takeover import drop, fence, lost_of
@@ -81,6 +81,8 @@ class Submitter:
         """Pool → when the log was told that it is full, and how many messages it refused since."""
         self._late: dict[str, deque[tuple[Share, str]]] = {}
         """Pools that do not answer, and what is to go to each, with its batch. The first was asked for already."""
+        self._silent_since_s: dict[str, float] = {}
+        """When the call began that a pool has not answered."""
         self._unfenced: set[str] = set()
         """Those of them that an older owner may have left something for."""
         self._fenced: set[str] = set()
@@ -96,6 +98,7 @@ class Submitter:
         self._unfenced |= codes
         for code in codes:
             self._late[code] = deque()
+            self._silent_since_s[code] = -math.inf
 
     async def bring(self, by_pool: dict[str, Share], batch_id: str) -> Returned:
         """Returns what the pools that answered did not take."""
@@ -107,8 +110,10 @@ class Submitter:
                 calling[code] = asyncio.create_task(self._submit(code, share, batch_id))
         if not calling:
             return []
+        began_s = time.monotonic()
+        silent = any(began_s - since_s >= PATIENCE_S for since_s in self._silent_since_s.values())
         try:
-            await asyncio.wait(calling.values(), timeout=PATIENCE_S)
+            await asyncio.wait(calling.values(), timeout=SHORT_PATIENCE_S if silent else PATIENCE_S)
             ours = self._ours()
             if not ours:
                 await asyncio.wait(calling.values())  # nobody is there any more to catch up
@@ -122,6 +127,7 @@ class Submitter:
             if ours and (not call.done() or isinstance(error, StateUnavailable)):
                 log.warning("pool %s does not answer: what %s has for it waits", code, self._queue.name)
                 self._late[code] = deque([(by_pool[code], batch_id)])
+                self._silent_since_s[code] = began_s
                 self._catching_up.add(asyncio.create_task(self._catch_up(code, call)))
             elif error is not None:
                 errors.append(error)
@@ -191,8 +197,10 @@ class Submitter:
                 else:
                     returned = await self._repeat(code, *self._late[code][0])
                 pause_s = _AGAIN_FROM_S
+                self._silent_since_s.pop(code, None)
             except StateUnavailable as error:
                 log.debug("%s", error)
+                self._silent_since_s.setdefault(code, time.monotonic())
                 await self._rest(pause_s)
                 pause_s = min(2 * pause_s, _AGAIN_TO_S)
             calling = None

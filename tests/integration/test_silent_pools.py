@@ -12,6 +12,7 @@ import pytest
 
 from coordinator import phantoms
 from coordinator.admit import Admission
+from coordinator.answers import PATIENCE_S
 from coordinator.phantoms import Patrol
 from coordinator.put_off import Limits, PutOff
 from coordinator.room import Rooms
@@ -155,6 +156,22 @@ async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
         await owner.take(4)
         assert await drain(Pool(client, "P")) == ["1", "2", "3", "4"]
         assert owner.source.nacked == {}
+
+
+async def test_the_next_that_falls_silent_holds_up_its_batch_shortly(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=True, of=("P", "OTHER"))
+    async with owning(client) as owner:
+        loop, took_s = asyncio.get_running_loop(), list[float]()
+        for number, pool in enumerate(("P", "OTHER"), start=1):
+            began_s = loop.time()
+            await owner.take(number, pool=pool)
+            took_s.append(loop.time() - began_s)
+        silence.over.set()
+        assert took_s[0] >= PATIENCE_S > 0.5 > took_s[1]
+        await eventually(lambda: not owner.submitter.is_late("P") and not owner.submitter.is_late("OTHER"))
+        assert [await drain(Pool(client, code)) for code in ("P", "OTHER")] == [["1"], ["2"]]
 
 
 async def test_what_had_arrived_after_all_is_not_submitted_again(
