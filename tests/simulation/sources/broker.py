@@ -169,6 +169,8 @@ class ModelSource:
         self._over: list[Received] = []
         """Received by a poll that was cancelled."""
         self._receiving: asyncio.Future[Any] | None = None
+        self._line = 0
+        """On which it was asked last. One that broke brings no answer, and what was asked on it comes to nobody."""
 
     def _call(self, what: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return self._network.call(self._process, self._broker, what, work)
@@ -204,7 +206,9 @@ class ModelSource:
         if self._over or most < 1:
             return
         if self._receiving is None:
-            self._receiving = self._call("receive", lambda: self._given(most))
+            self._line += 1
+            line = self._line
+            self._receiving = self._call("receive", lambda: self._given(most, line))
         try:
             given: list[Given] = await asyncio.shield(self._receiving)
         except asyncio.CancelledError:
@@ -217,10 +221,10 @@ class ModelSource:
         self._receiving = None
         self._over = [self.received(one) for one in given]
 
-    def _given(self, most: int) -> list[Given]:
+    def _given(self, most: int, line: int) -> list[Given]:
         receiving = self._receiving
-        if not self._broker.loses_polls and (receiving is None or receiving.done()):
-            return []  # the line on which it was asked is gone
+        if not self._broker.loses_polls and (receiving is None or receiving.done() or line != self._line):
+            return []
         return self._broker.receive(most, self.visibility_ms, self._session)
 
     def received(self, one: Given) -> Received:

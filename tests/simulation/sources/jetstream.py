@@ -69,9 +69,10 @@ class JetStreamSource(ModelSource):
             raise
         self._on_the_line = []
 
-    def _given(self, most: int) -> list[Given]:
-        self._on_the_line = super()._given(most)
-        return self._on_the_line
+    def _given(self, most: int, line: int) -> list[Given]:
+        given = super()._given(most, line)
+        self._on_the_line += given
+        return given
 
     def received(self, one: Given) -> Received:
         received = super().received(one)
