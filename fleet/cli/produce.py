@@ -22,6 +22,7 @@ from fleet.send import (
     config_in_force,
     drafts_from_lines,
     drafts_of_one,
+    made_up_body,
     sample_target,
     seed_drafts,
     uri_of_queue,
@@ -41,7 +42,7 @@ journal_option = click.option(
     cls=Command,
     epilog=example(
         "fleet send default --target http://127.0.0.1:8421/fast --group order-1 --count 100",
-        'fleet send default --body \'{"id":"1","mediationTarget":"http://127.0.0.1:8421/fast"}\'',
+        'fleet send default --body \'{"id":"1","poolCode":"DEFAULT-POOL","mediationTarget":"http://127.0.0.1:8421/fast"}\'',
         "fleet send default --file messages.ndjson --journal sent.ndjson",
     ),
 )
@@ -74,7 +75,8 @@ def send(
     QUEUE is the name of a configured queue, or a queue URI. Prints how many the queue accepted. One that is refused
     is named with its line, stops no other, and makes the exit code 1. So does a queue that goes away, which ends it:
     messages whose answer got lost are named, and the line from which on nothing was sent. A message without an id
-    gets one. A queue that can drops what it has seen under the same dedup id within five minutes.
+    gets one; one that is made up here (--target alone) is for DEFAULT-POOL, unless --pool names another. A queue that
+    can drops what it has seen under the same dedup id within five minutes.
     """
     if body is not None and file is not None:
         raise click.UsageError("--body and --file exclude each other.", context)
@@ -89,7 +91,7 @@ def send(
     if file is not None:
         drafts = drafts_from_lines(file, overrides, unchecked=unchecked)
     else:
-        drafts = drafts_of_one((body or "{}").encode(), count or 1, overrides, unchecked=unchecked)
+        drafts = drafts_of_one(body.encode() if body else made_up_body(), count or 1, overrides, unchecked=unchecked)
     return _send(uri, drafts, journal)
 
 

@@ -59,6 +59,8 @@ def test_messages_sent_are_delivered_and_a_stop_leaves_nothing(fleet: Fleet, tmp
             )  # fmt: skip
             assert (sent.code, sent.out) == (0, "300 accepted\n")
             until(lambda: source_is_empty(fleet), why=up.text)
+            # Of messages that we made up ourselves nobody is warned.
+            assert fleet.run("warnings", "--json").document == []
             assert up.stop() == 0
             assert_gone(family)
             assert not (tmp_path / ".fleet" / "redis.sock").exists()

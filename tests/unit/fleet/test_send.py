@@ -16,6 +16,7 @@ from fleet.send import (
     Overrides,
     drafts_from_lines,
     drafts_of_one,
+    made_up_body,
     sample_target,
     seed_drafts,
     send,
@@ -75,6 +76,16 @@ def test_seeded_messages_are_grouped_as_asked(mode: str, groups: int) -> None:
     drafts = list(seed_drafts(count=200, mode=mode, groups=8, target="http://h/"))  # type: ignore[arg-type]
     assert len({draft.group for draft in drafts}) == groups
     assert len({draft.id for draft in drafts}) == 200
+
+
+def test_what_is_made_up_names_its_pool() -> None:
+    """A coordinator warns of messages that name none, and nobody can mend ours."""
+    seeded = seed_drafts(count=1, mode="single", groups=1, target="http://h/")
+    made_up = drafts_of_one(made_up_body(), 1, Overrides(target="http://h/"))
+    for (draft,) in (seeded, made_up):
+        assert (json.loads(draft.body)["poolCode"], draft.refusal) == ("DEFAULT-POOL", "")
+    chosen = drafts_of_one(made_up_body(), 1, Overrides(target="http://h/", pool="P"))
+    assert [json.loads(draft.body)["poolCode"] for draft in chosen] == ["P"]
 
 
 def test_a_sample_endpoint_is_known_by_its_name() -> None:
