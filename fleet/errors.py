@@ -5,6 +5,7 @@ FleetError
 ├── InvalidConfig           a router configuration or setting that cannot be applied
 ├── StateError
 │   ├── StateUnavailable    Redis cannot be reached, or refuses us
+│   │   └── NotUp           no fleet runs here, or it is just coming up
 │   ├── StateFull           Redis has no memory left for what we asked
 │   └── Fenced              somebody with a newer epoch has taken over
 │       └── Disordered      more is out at the source than is known of: who comes next waits for that
@@ -42,6 +43,10 @@ class StateError(FleetError):
 
 class StateUnavailable(StateError):
     """Redis cannot be reached."""
+
+
+class NotUp(StateUnavailable):
+    """No fleet runs here, or it is just coming up."""
 
 
 class StateFull(StateError):

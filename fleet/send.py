@@ -12,13 +12,14 @@ from typing import Any, Literal
 import msgspec
 
 from fleet.config import RouterConfig, parse_router_config
-from fleet.errors import FleetError, InvalidConfig, InvalidMessage, SourceError, SourceUnavailable
+from fleet.errors import FleetError, InvalidConfig, InvalidMessage, NotUp, SourceError, SourceUnavailable
 from fleet.journal import Journal
 from fleet.message import DEFAULT_POOL, Message, decode
 from fleet.settings import Settings
 from fleet.sources import ulid
 from fleet.sources.base import NotSent, Outgoing, Publisher, Unsure
 from fleet.sources.open import open_publisher
+from fleet.state import observe
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 
@@ -271,8 +272,15 @@ async def config_in_force(settings: Settings) -> RouterConfig:
     async with connected(settings.redis.url) as client:
         found = await Registry(client).config()
     if found is None:
-        raise FleetError("no configuration is in force yet; start `fleet syncer`, or `fleet up`")
+        raise NotUp("no configuration is in force yet; start `fleet syncer`, or `fleet up`")
     return parse_router_config(found.body)
+
+
+async def is_served(settings: Settings, queue: str) -> bool:
+    """Whether somebody takes messages from it, and somebody delivers them."""
+    async with connected(settings.redis.url) as client:
+        (owner,) = await observe.owners(client, [queue])
+        return bool(owner.owner) and any(one["role"] == "worker" for one in await Registry(client).processes())
 
 
 def uri_of_queue(config: RouterConfig, name: str | None) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import click
 
 from fleet import logs
 from fleet.embedded_redis import find_running
-from fleet.errors import FleetError, StateUnavailable
+from fleet.errors import FleetError, NotUp, StateUnavailable
 from fleet.settings import RedisSettings, Settings, load
 from fleet.sources.base import Surroundings
 from fleet.sources.open import surround
@@ -101,7 +101,7 @@ def settings_of(context: click.Context) -> Settings:
         return settings
     running = find_running(settings.data_dir)
     if running is None:
-        raise StateUnavailable(
+        raise NotUp(
             f"no Redis: name one with --redis or FLEET_REDIS_URL (and no `fleet up` runs in {settings.data_dir})"
         )
     return _surrounded(dataclasses.replace(settings, redis=RedisSettings(url=running)))

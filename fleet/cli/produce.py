@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import click
 
 from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
 from fleet.cli.table import tell_some
+from fleet.errors import NotUp, StateError
 from fleet.journal import Journal
 from fleet.send import (
     ONE_OF_EIGHT,
@@ -22,6 +24,7 @@ from fleet.send import (
     config_in_force,
     drafts_from_lines,
     drafts_of_one,
+    is_served,
     made_up_body,
     sample_target,
     seed_drafts,
@@ -30,11 +33,26 @@ from fleet.send import (
 from fleet.send import (
     send as send_drafts,
 )
+from fleet.settings import Settings
 from fleet.sources.own import PREFIX
 
+T = TypeVar("T")
+
 _JOURNAL_BUFFER_BYTES = 1024 * 1024
+_COMES_UP_WITHIN_S = 15
+_LOOK_S = 0.1
 journal_option = click.option(
     "--journal", type=click.Path(path_type=Path, dir_okay=False), help="Note every message that the queue accepted."
+)
+
+wait_option = click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=_COMES_UP_WITHIN_S,
+    show_default=True,
+    help="How long to wait for a fleet that is just coming up. 0: fail at once.",
 )
 
 
@@ -55,6 +73,7 @@ journal_option = click.option(
 @click.option("--count", type=click.IntRange(1), help="So many copies of the one message, with ids of their own.")
 @click.option("--dedup-id", metavar="ID", help="What tells a repeated send of the one message; default: its id.")
 @click.option("--unchecked", is_flag=True, help="Send bodies as they are, even those that can never be delivered.")
+@wait_option
 @journal_option
 @click.pass_context
 def send(
@@ -68,6 +87,7 @@ def send(
     count: int | None,
     dedup_id: str | None,
     unchecked: bool,
+    wait_s: float,
     journal: Path | None,
 ) -> int:
     """Send messages to a queue.
@@ -86,7 +106,7 @@ def send(
         raise click.UsageError("--dedup-id goes with one message: several of one dedup id are one.", context)
     if body is None and file is None and target is None:
         raise click.UsageError("Nothing to send: give --body, --file or --target.", context)
-    uri = _uri(context, queue)
+    uri = _uri(context, queue, wait_s)
     overrides = Overrides(group=group, pool=pool, target=target, dedup_id=dedup_id)
     if file is not None:
         drafts = drafts_from_lines(file, overrides, unchecked=unchecked)
@@ -121,6 +141,7 @@ def send(
     help="A path of `fleet endpoint` on its default port (at once; after half a second; every third fails; all fail),"
     " or any URL.",
 )
+@wait_option
 @journal_option
 @click.pass_context
 def seed(
@@ -131,23 +152,73 @@ def seed(
     queue: str | None,
     pool: str,
     endpoint: str,
+    wait_s: float,
     journal: Path | None,
 ) -> int:
     """Send made-up messages to a queue."""
     target = sample_target(endpoint)
-    uri = _uri(context, queue)
+    uri = _uri(context, queue, wait_s)
     return _send(uri, seed_drafts(count=count, mode=group_mode, groups=groups, target=target, pool=pool), journal)
 
 
 commands = (send, seed)
 
 
-def _uri(context: click.Context, queue: str | None) -> str:
+def _uri(context: click.Context, queue: str | None, wait_s: float) -> str:
+    coming = _ComingUp(wait_s)
     if queue is None or ":" not in queue:
-        return uri_of_queue(ask(config_in_force(settings_of(context))), queue)[1]
+
+        def where() -> tuple[Settings, str, str]:
+            settings = settings_of(context)
+            return (settings, *uri_of_queue(ask(config_in_force(settings)), queue))
+
+        settings, name, uri = coming.wait_for(where)
+        coming.wait_until(lambda: ask(is_served(settings, name)))
+        return uri
     # What an adapter needs beside its URI comes from the settings too.
-    (settings_of if queue.lower().startswith(PREFIX) else settings_without_redis)(context)
+    if queue.lower().startswith(PREFIX):
+        coming.wait_for(lambda: settings_of(context))
+    else:
+        settings_without_redis(context)
     return queue
+
+
+class _ComingUp:
+    """Patience with a fleet that was started a moment ago, and a word about it."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._deadline_s = time.monotonic() + wait_s
+        self._waited = False
+
+    def wait_for(self, question: Callable[[], T]) -> T:
+        """The answer, as soon as there can be one; NotUp if there was none in time."""
+        while True:
+            try:
+                return question()
+            except NotUp:
+                # Why it is not, is said if it stays so.
+                if not self._has_time():
+                    raise
+                if not self._waited:
+                    click.echo(f"No fleet is up yet; waiting for one, up to {self._wait_s:g} s.", err=True)
+                self._waited = True
+            self._pause()
+
+    def wait_until(self, fact: Callable[[], bool]) -> None:
+        """Of a fleet that was not up a moment ago: what is looked at next would else be half of it."""
+        while self._waited and self._has_time():
+            with contextlib.suppress(StateError):
+                if fact():
+                    return
+            self._pause()
+
+    def _has_time(self) -> bool:
+        return time.monotonic() < self._deadline_s
+
+    def _pause(self) -> None:
+        # Of a fleet that is not there yet nobody hears anything.
+        time.sleep(_LOOK_S)
 
 
 def _send(uri: str, drafts: Iterable[Draft], path: Path | None) -> int:
