@@ -19,7 +19,7 @@ from workers.homes import HOMES, Globs, Homes
 SWEEP_S = 60.0
 """Each pool is asked this often, by the first of its homes, even if nobody signals. Spread evenly, so that ten thousand
 idle pools cost some 170 calls a second, however many workers there are."""
-POOLS_A_TURN = 100
+POOLS_A_TURN = 20
 """Of the event loop: with ten thousand at once it would stand still for 60 ms."""
 _RETRY_S = 1.0
 UNPLACED = -1

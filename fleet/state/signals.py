@@ -76,6 +76,8 @@ class Signals:
     async def _subscribe(self, pubsub: PubSub, channels: Sequence[str]) -> None:
         for first in range(0, len(channels), _AT_ONCE):
             await pubsub.subscribe(*channels[first : first + _AT_ONCE])
+            if first + _AT_ONCE < len(channels):
+                await asyncio.sleep(0)  # what a line takes at once is sent without a turn of the loop
 
     async def _listen(self) -> None:
         connection = await subscribe_connection(self._client, self._url, but=self._lost)
