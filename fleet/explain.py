@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
-from fleet import dead, explain_delivery, explain_source, explain_unseen, views
+from fleet import dead, explain_delivery, explain_source, explain_unseen, present, views
 from fleet.config import QueueConfig, RouterConfig, shown_uri
 from fleet.explanation import Explanation, at
 from fleet.message import DEFAULT_GROUP
@@ -161,7 +160,7 @@ class Explainer:
             case "leased":
                 registry = Registry(self.client, now_ms=self.now_ms)
                 now_ms = int(self.now_ms or await registry.clock_ms())
-                processes = await registry.processes()
+                processes = await present.processes(self.client, now_ms=self.now_ms)
                 return explain_delivery.processing(subject, code, view, details, processes=processes, now_ms=now_ms)
             case "lapsed":
                 details.append(f"Worker {view.worker} (epoch {view.epoch}) has not renewed its lease.")
@@ -210,7 +209,7 @@ class Explainer:
     # What both need -------------------------------------------------------------------------------
 
     async def _workers_of(self, code: str) -> int:
-        records: list[dict[str, Any]] = await Registry(self.client, now_ms=self.now_ms).processes()
+        records = await present.processes(self.client, now_ms=self.now_ms)
         return sum(
             record.get("role") == "worker" and any(fnmatchcase(code, glob) for glob in record.get("pools", ()))
             for record in records

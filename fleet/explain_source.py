@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from fleet import present
 from fleet.config import RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
@@ -101,7 +102,7 @@ async def _visible(
 ) -> Explanation:
     revision = await Registry(client).revision()
     owner = await owner_of(client, queue)
-    if not owner and is_off(await Registry(client).processes()):
+    if not owner and is_off(await present.processes(client)):
         details.append("The router is switched off: every coordinator runs with MESSAGE_ROUTER_ENABLED=false.")
         return Explanation(subject, "NO_COORDINATOR", "the router to be switched on", None, details)
     if not owner:

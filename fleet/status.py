@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet import views
+from fleet import present, views
 from fleet.nouns import number
 from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.observe import LeaseView, PoolView, ServerView
-from fleet.state.registry import ConfigRevision, Registry
+from fleet.state.registry import ConfigRevision
 from fleet.views import AskDepths, QueueNow
 
 _OLD_S = 600.0
@@ -26,6 +26,8 @@ class Status:
     pools: list[PoolView]
     queues: list[QueueNow]
     servers: list[ServerView]
+    refused: str = ""
+    """What Redis answers to writes, where it takes none: what it holds of processes is then as old as that."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -72,6 +74,7 @@ class Status:
             "oldestSeconds": round(self.oldest_s, 1),
             "queues": {queue.view.name: views.queue_json(queue) for queue in self.queues},
             "pools": {pool.code: views.pool_json(pool) for pool in self.pools},
+            "redisRefuses": self.refused or None,
             "problems": self.problems,
         }
 
@@ -83,7 +86,7 @@ def is_off(records: list[dict[str, Any]]) -> bool:
 
 async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> Status:
     config, router = await views.configuration(client)
-    records = await Registry(client).processes()
+    records = await present.processes(client)
     found = Status(
         leader=await observe.leader(client),
         config=config,
@@ -91,6 +94,7 @@ async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> S
         pools=await observe.pools(client),
         queues=await views.queues_now(client, router, depths=depths, records=records),
         servers=await observe.servers(client),
+        refused=await present.refused(client),
     )
     found.problems.extend(problems(found))
     return found
@@ -98,14 +102,15 @@ async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> S
 
 def problems(now: Status) -> list[str]:
     """What an operator should look at, the gravest first."""
-    found = _of_processes(now)
+    found = [present.in_words(now.refused)] if now.refused else []
+    found += _of_processes(now)
     for server in now.servers:
         if server.max_bytes and server.used_bytes > _NEARLY_FULL * server.max_bytes:
             found.append("Redis is nearly full: nothing more is taken from the queues until messages are delivered")
         if server.policy and server.policy != "noeviction":
             found.append(f"Redis may throw messages away: its maxmemory-policy is {server.policy}, not noeviction")
     for queue in now.queues:
-        found += _of_queue(queue, may_be_owned=now.roles["coordinator"] > 0 and not now.is_off)
+        found += _of_queue(queue, may_be_owned=now.roles["coordinator"] > 0 and not now.is_off and not now.refused)
     for pool in now.pools:
         found += _of_pool(pool)
     return found
@@ -126,7 +131,7 @@ def _of_processes(now: Status) -> list[str]:
         found.append("no coordinator runs: nothing is taken from the queues, nothing is acknowledged")
     elif now.is_off:
         found.append("the router is switched off (MESSAGE_ROUTER_ENABLED=false): nothing is taken from the queues")
-    elif not now.leader.owner:
+    elif not now.leader.owner and not now.refused:
         found.append("no coordinator leads at the moment")
     if not now.roles["worker"]:
         found.append("no worker runs: nothing is delivered")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from fleet import present
 from fleet.config import QueueConfig, RouterConfig, parse_router_config
 from fleet.counters import Counts, Key
 from fleet.errors import FleetError
@@ -47,7 +48,7 @@ async def processes_json(client: Client) -> list[dict[str, Any]]:
     """Every process that lives. What it owns and whether it leads is taken from the leases: they know it now."""
     leader, owned = await observe.leader(client), await _owned(client)
     rows = []
-    for record in await Registry(client).processes():
+    for record in await present.processes(client):
         row = {field: record.get(field) for field in _PROCESS_FIELDS}
         row["queues"] = owned.get(str(row["name"]), [])
         row["epoch"] = leader.epoch if row["name"] == leader.owner else ""
@@ -107,7 +108,7 @@ async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
     It does so when a consumer has neither polled nor waited for room for a minute; one that has just begun is well.
     """
     names = sorted(queue.name for queue in (await configuration(client))[1].queues)
-    records = {str(record["name"]): record for record in await Registry(client).processes()}
+    records = {str(record["name"]): record for record in await present.processes(client)}
     rows: dict[str, dict[str, Any]] = {}
     for name, lease in zip(names, await observe.owners(client, names), strict=True):
         record = records.get(lease.owner)
@@ -174,6 +175,8 @@ async def queues_now(
 ) -> list[QueueNow]:
     """`records`, `counted`: as `observe.queues` takes them."""
     queues = sorted(config.queues, key=lambda queue: queue.name)
+    if records is None:
+        records = await present.processes(client)
     views = await observe.queues(client, [queue.name for queue in queues], records=records, counted=counted)
     return [QueueNow(view, depth, error) for view, (depth, error) in zip(views, await depths(queues), strict=True)]
 

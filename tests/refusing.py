@@ -34,6 +34,7 @@ def disk_full(server: RedisServer) -> Iterator[None]:
         obstacle = Path(admin.config_get("dir")["dir"], admin.config_get("dbfilename")["dbfilename"], "in the way")
         before = admin.config_get("save")["save"]
         admin.config_set("save", "3600 1000000")
+        obstacle.parent.unlink(missing_ok=True)  # what it saved before
         obstacle.mkdir(parents=True)
         try:
             _save(admin, "err")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fleet.cli.base import Command, Group, ask, example, json_option, settings_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.delivery.origin import origin_of
 from fleet.state.breakers import BreakerView, SharedBreakers
@@ -22,7 +23,7 @@ def breakers(context: click.Context, as_json: bool) -> None:
     """
 
     async def question() -> tuple[int, list[BreakerView]]:
-        async with connected(settings_of(context).redis.url) as client:
+        async with reading(context) as client:
             return await SharedBreakers(client).all()
 
     now_ms, found = ask(question())

@@ -10,6 +10,7 @@ import click
 from fleet.cli.base import ask, example, json_option
 from fleet.cli.check import config
 from fleet.cli.pool import fleet_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
@@ -27,7 +28,7 @@ def show(context: click.Context, as_json: bool) -> None:
     """Show the configuration in force, without its secrets."""
 
     async def question() -> ConfigRevision | None:
-        async with fleet_of(context) as client:
+        async with reading(context) as client:
             return await Registry(client).config()
 
     found = ask(question())

@@ -12,6 +12,7 @@ from fleet import dead as letters_of_the_dead
 from fleet import views
 from fleet.cli.base import Group, ask, example, json_option
 from fleet.cli.pool import fleet_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.dead import KINDS, Letter, Wanted
 from fleet.errors import FleetError
@@ -81,7 +82,7 @@ def list_(
     """List dead letters, the newest of each queue first."""
 
     async def question() -> tuple[list[Letter], int]:
-        async with fleet_of(context) as client:
+        async with reading(context) as client:
             wanted = Wanted(queue=queue, kind=kind, id=id_)
             found: list[Letter] = []
             async for letter in letters_of_the_dead.letters(client, await names_of_queues(client), wanted):
@@ -124,7 +125,7 @@ def show(context: click.Context, id_: str, queue: str | None) -> None:
     """
 
     async def question() -> list[Letter]:
-        async with fleet_of(context) as client:
+        async with reading(context) as client:
             return await _found(client, Wanted(queue=queue, id=id_))
 
     found = ask(question())

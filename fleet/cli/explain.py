@@ -10,7 +10,7 @@ import click
 
 from fleet import views
 from fleet.cli.base import Command, ask, example, json_option
-from fleet.cli.pool import fleet_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json
 from fleet.explain import Explainer
 from fleet.explanation import Explanation, at
@@ -30,7 +30,7 @@ def explain(context: click.Context, subject: str, pool: str | None, as_json: boo
     """
 
     async def question() -> Explanation:
-        async with fleet_of(context) as client:
+        async with reading(context) as client:
             config = (await views.configuration(client))[1]
             return await Explainer(client=client, config=config, pool=pool).explain(subject)
 

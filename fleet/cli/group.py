@@ -10,6 +10,7 @@ import click
 from fleet.cli.base import Command, Group, ask, example, json_option
 from fleet.cli.dead import names_of_queues, replay_letters
 from fleet.cli.pool import fleet_of, no_such_pool
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.dead import Wanted
 from fleet.errors import FleetError
@@ -35,7 +36,7 @@ def groups(context: click.Context, pool: str, limit: int, as_json: bool) -> None
     """
 
     async def question() -> tuple[PoolNow, list[GroupView]]:
-        async with fleet_of(context) as client:
+        async with reading(context) as client:
             now = await state_groups.pool_now(client, pool)
             if now is None:
                 raise no_such_pool(pool)

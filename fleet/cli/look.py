@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import click
 
-from fleet import views
+from fleet import present, views
 from fleet.cli.base import Command, ask, example, json_option, settings_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import InvalidConfig
 from fleet.nouns import number
 from fleet.state import observe
-from fleet.state.connect import Client, connected
-from fleet.state.registry import Registry
+from fleet.state.connect import connected
 from fleet.status import Status, span
 from fleet.status import status as status_of
 
 _MOST_SHOWN = 8
-
-
-@contextlib.asynccontextmanager
-async def _fleet(context: click.Context) -> AsyncIterator[Client]:
-    async with connected(settings_of(context).redis.url) as client:
-        yield client
 
 
 @click.command(cls=Command, epilog=example("fleet status", "fleet status --json | jq .problems"))
@@ -35,7 +27,8 @@ def status(context: click.Context, as_json: bool) -> None:
     """Show who runs, what waits and what is wrong."""
 
     async def question() -> Status:
-        async with _fleet(context) as client:
+        # It says itself what Redis refuses, as one of the problems.
+        async with connected(settings_of(context).redis.url) as client:
             return await status_of(client)
 
     now = ask(question())
@@ -44,7 +37,8 @@ def status(context: click.Context, as_json: bool) -> None:
         return
     roles = ", ".join(number(n, role) for role, n in sorted(now.roles.items()))
     redis = ", ".join(f"{server.version}, {server.used_bytes / 2**20:.1f} MB" for server in now.servers)
-    click.echo(f"Processes  {roles or 'none'}")
+    as_of = " (when Redis took the last write)" if now.refused else ""
+    click.echo(f"Processes  {roles or 'none'}{as_of}")
     click.echo(f"Leader     {now.leader.owner or 'nobody'}")
     click.echo(f"Config     {now.config.revision if now.config else 'none'}")
     click.echo(f"Redis      {redis}")
@@ -72,7 +66,7 @@ def pools(context: click.Context, as_json: bool) -> None:
     """List the pools and what became of their messages."""
 
     async def question() -> list[observe.PoolView]:
-        async with _fleet(context) as client:
+        async with reading(context) as client:
             return await observe.pools(client)
 
     found = ask(question())
@@ -89,7 +83,7 @@ def queues(context: click.Context, as_json: bool) -> None:
     """List the queues, how deep they are and who reads them."""
 
     async def question() -> list[views.QueueNow]:
-        async with _fleet(context) as client:
+        async with reading(context) as client:
             return await views.queues_now(client, (await views.configuration(client))[1])
 
     found = ask(question())
@@ -109,8 +103,8 @@ def workers(context: click.Context, as_json: bool) -> None:
     """List the workers and how much each delivered."""
 
     async def question() -> list[dict[str, Any]]:
-        async with _fleet(context) as client:
-            return views.workers_json(await Registry(client).processes())
+        async with reading(context) as client:
+            return views.workers_json(await present.processes(client))
 
     rows = ask(question())
     if as_json:
@@ -142,7 +136,7 @@ def ps(context: click.Context, as_json: bool) -> None:
     """List every process of the fleet, on all machines."""
 
     async def question() -> list[dict[str, Any]]:
-        async with _fleet(context) as client:
+        async with reading(context) as client:
             return await views.processes_json(client)
 
     rows = ask(question())
@@ -174,7 +168,7 @@ def leader(context: click.Context, as_json: bool) -> None:
     """Say which coordinator leads."""
 
     async def question() -> dict[str, Any]:
-        async with _fleet(context) as client:
+        async with reading(context) as client:
             return await views.leader_json(client)
 
     found = ask(question())
@@ -200,7 +194,7 @@ def inflight(context: click.Context, queue: str | None, pool: str | None, limit:
     """
 
     async def question() -> list[dict[str, Any]]:
-        async with _fleet(context) as client:
+        async with reading(context) as client:
             config = (await views.configuration(client))[1]
             names = sorted(one.name for one in config.queues)
             if queue is not None and queue not in names:

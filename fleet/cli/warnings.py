@@ -7,6 +7,7 @@ import time
 import click
 
 from fleet.cli.base import Group, ask, example, json_option, settings_of
+from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
 from fleet.state.connect import connected
@@ -31,7 +32,7 @@ def warnings(context: click.Context, also_acknowledged: bool, as_json: bool) -> 
         return
 
     async def question() -> list[WarningView]:
-        async with connected(settings_of(context).redis.url) as client:
+        async with reading(context) as client:
             return await Warnings(client).list(unacknowledged=not also_acknowledged, limit=MOST)
 
     found = ask(question())

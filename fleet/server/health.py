@@ -56,6 +56,8 @@ def judge(now: Status, warnings: list[WarningView], open_breakers: int) -> Healt
 
 
 def _redis(now: Status) -> Part:
+    if now.refused:
+        return Part("DEGRADED", f"refuses writes: {now.refused.partition(' ')[0]}")
     if any(server.max_bytes and server.used_bytes > _NEARLY_FULL * server.max_bytes for server in now.servers):
         return Part("DEGRADED", "nearly full: nothing more is taken from the queues")
     if any(server.policy not in ("", "noeviction") for server in now.servers):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fleet import views
+from fleet import present, views
 from fleet.counted import HISTOGRAMS, add_counted
 from fleet.jobs.due import Due
 from fleet.metrics import Exposition
@@ -40,7 +40,7 @@ async def _page(
     registry = Registry(client)
     looked = await look(client, sorted(await registry.pools()))
     pools = [pool for pool in looked if pool.exists]
-    records = await registry.processes()
+    records = await present.processes(client)
     config, router = await views.configuration(client)
     queues = await views.queues_now(client, router, depths=depths, records=records, counted=counted)
     add_counted(

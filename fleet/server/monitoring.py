@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from fleet import views
+from fleet import present, views
 from fleet.metrics import CONTENT_TYPE
 from fleet.server import context, metrics
 from fleet.server.answers import Json, encoded, flag, query_number
@@ -151,7 +151,7 @@ def _group(view: GroupView, now_ms: int) -> dict[str, Any]:
 
 
 async def workers(request: Request) -> Response:
-    return Json(views.workers_json(await Registry(context.of(request).client).processes()))
+    return Json(views.workers_json(await present.processes(context.of(request).client)))
 
 
 # Warnings ------------------------------------------------------------------------------------------

@@ -1,0 +1,21 @@
+"""The way to the fleet's Redis for commands that change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import click
+
+from fleet import present
+from fleet.cli.base import settings_of
+from fleet.state.connect import Client, connected
+
+
+@contextlib.asynccontextmanager
+async def reading(context: click.Context) -> AsyncIterator[Client]:
+    """They show what can be read while Redis refuses writes, and say so in a line beside it."""
+    async with connected(settings_of(context).redis.url) as client:
+        yield client
+        if refused := await present.refused(client):
+            click.echo(f"! {present.in_words(refused)}", err=True)
