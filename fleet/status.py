@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet import present, views
+from fleet.behind_breakers import Blocked, blocked
 from fleet.nouns import number
 from fleet.state import observe
 from fleet.state.connect import Client
@@ -16,6 +17,8 @@ from fleet.views import AskDepths, QueueNow
 
 _OLD_S = 600.0
 _NEARLY_FULL = 0.9
+_NAMED = 5
+"""Of origins that are left alone, and of pools behind each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class Status:
     servers: list[ServerView]
     refused: str = ""
     """What Redis answers to writes, where it takes none: what it holds of processes is then as old as that."""
+    blocked: list[Blocked] = field(default_factory=list)
+    """Origins whose circuit breakers are not closed."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -74,6 +79,7 @@ class Status:
             "oldestSeconds": round(self.oldest_s, 1),
             "queues": {queue.view.name: views.queue_json(queue) for queue in self.queues},
             "pools": {pool.code: views.pool_json(pool) for pool in self.pools},
+            "circuitBreakers": [one.to_json() for one in self.blocked],
             "redisRefuses": self.refused or None,
             "problems": self.problems,
         }
@@ -84,17 +90,21 @@ def is_off(records: list[dict[str, Any]]) -> bool:
     return bool(enabled) and not any(enabled)
 
 
-async def status(client: Client, *, depths: AskDepths = views.queue_depths) -> Status:
+async def status(client: Client, *, depths: AskDepths = views.queue_depths, look_behind: bool = True) -> Status:
+    """`look_behind`: also which pools wait behind circuit breakers, for which messages are looked at."""
     config, router = await views.configuration(client)
     records = await present.processes(client)
+    pools = await observe.pools(client)
+    holding = [pool.code for pool in pools if pool.held] if look_behind else None
     found = Status(
         leader=await observe.leader(client),
         config=config,
         records=records,
-        pools=await observe.pools(client),
+        pools=pools,
         queues=await views.queues_now(client, router, depths=depths, records=records),
         servers=await observe.servers(client),
         refused=await present.refused(client),
+        blocked=await blocked(client, router, holding),
     )
     found.problems.extend(problems(found))
     return found
@@ -109,6 +119,10 @@ def problems(now: Status) -> list[str]:
             found.append("Redis is nearly full: nothing more is taken from the queues until messages are delivered")
         if server.policy and server.policy != "noeviction":
             found.append(f"Redis may throw messages away: its maxmemory-policy is {server.policy}, not noeviction")
+    found += [_of_blocked(one) for one in now.blocked[:_NAMED]]
+    if more := len(now.blocked[_NAMED:]):
+        others = number(more, "other circuit breaker is", "other circuit breakers are")
+        found.append(f"{others} not closed either (see fleet breakers)")
     for queue in now.queues:
         found += _of_queue(queue, may_be_owned=now.roles["coordinator"] > 0 and not now.is_off and not now.refused)
     for pool in now.pools:
@@ -137,6 +151,31 @@ def _of_processes(now: Status) -> list[str]:
         found.append("no worker runs: nothing is delivered")
     found += [f"{record['name']} cannot reach Redis" for record in now.records if record.get("redisAvailable") is False]
     return found
+
+
+def _of_blocked(one: Blocked) -> str:
+    breaker = one.breaker
+    times = f", opened {breaker.openings} times" if breaker.openings > 1 else ""
+    text = f"{breaker.origin} fails: its circuit breaker is {breaker.state} (not closed for {span(one.since_s)}{times})"
+    if breaker.state == "open":
+        text += f", next probe in {span(breaker.retry_after_ms / 1000)}"
+    elif breaker.prober:
+        text += f", {breaker.prober} probes it now"
+    else:
+        text += ", the next message for it is a probe"
+    if one.pools:
+        at_least = "" if one.is_whole else "at least "
+        return f"{text}; behind it: " + _some(
+            [f"pool {code} ({at_least}{number(n, 'message')})" for code, n in one.pools.items()]
+        )
+    if one.perhaps:
+        return f"{text}; behind it, perhaps: {_some([f'pool {code}' for code in one.perhaps])}"
+    return text
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:

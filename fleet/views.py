@@ -148,6 +148,11 @@ def pool_json(pool: PoolView) -> dict[str, Any]:
     }
 
 
+def came_back(pool: PoolView) -> int:
+    """Deliveries after which the message comes again: by the seeds no failures, and to people hardly anything else."""
+    return sum(pool.outcomes[name] for name in ("ERROR_PROCESS", "NOT_SENT"))
+
+
 def _failed(outcomes: dict[str, int]) -> int:
     return sum(outcomes.get(name, 0) for name in ("ERROR_CONFIG", "ERROR_CONNECTION"))
 

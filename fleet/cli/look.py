@@ -243,10 +243,11 @@ def _show_pools(found: list[observe.PoolView]) -> None:
                 "-" if rate is None else f"{rate}/min",
                 now["totalSucceeded"],
                 now["totalFailed"],
+                views.came_back(pool),
                 now["averageProcessingTimeMs"],
             )
         )
-    titles = ("POOL", "STATE", "QUEUED", "ACTIVE", "RATE", "DELIVERED", "FAILED", "MS")
+    titles = ("POOL", "STATE", "QUEUED", "ACTIVE", "RATE", "DELIVERED", "FAILED", "RETRIED", "MS")
     show_table(titles, rows, empty="There is no pool.")
 
 

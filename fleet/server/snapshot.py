@@ -100,7 +100,7 @@ class Snapshots:
 
     async def _look(self, client: Client) -> tuple[Status, list[WarningView], list[dict[str, Any]]]:
         return (
-            await status(client, depths=self._looks.at_home(self._depths)),
+            await status(client, depths=self._looks.at_home(self._depths), look_behind=False),
             await Warnings(client).list(unacknowledged=True),
             await self._looks.at_home(self._breakers.list)(),
         )

@@ -10,13 +10,17 @@ import pytest
 
 from fleet.journal import Start, read
 from tests.servers import free_port
-from tests.stage import FLEET, Stage, a_stage, until
+from tests.stage import FLEET, POOL, Stage, a_stage, until
 
 
 def _breakers(stage: Stage) -> list[dict[str, object]]:
-    command = [FLEET, "--redis", stage.redis_server.url, "breakers", "--json"]
-    found: list[dict[str, object]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    found: list[dict[str, object]] = json.loads(_said(stage, "breakers", "--json"))
     return found
+
+
+def _said(stage: Stage, *arguments: str) -> bytes:
+    command = [FLEET, "--redis", stage.redis_server.url, *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout
 
 
 def test_a_failing_endpoint_is_left_alone_and_its_messages_are_nacked(tmp_path: Path) -> None:
@@ -30,6 +34,10 @@ def test_a_failing_endpoint_is_left_alone_and_its_messages_are_nacked(tmp_path: 
         until(lambda: bool(_breakers(stage)), 30, stage.describe)
         (breaker,) = _breakers(stage)
         assert breaker["origin"] == stage.endpoint_url
+        told = json.loads(_said(stage, "status", "--json"))
+        (blocked,) = told["circuitBreakers"]
+        assert (blocked["origin"], list(blocked["pools"])) == (stage.endpoint_url, [POOL])
+        assert any(f"behind it: pool {POOL}" in problem for problem in told["problems"])
         # What was under way when it opened is answered still; of the 600 attempts that is a part.
         until(stage.is_idle, 30, stage.describe)
         assert sum(isinstance(record, Start) for record in read(stage.endpoint_journal)) < 400

@@ -41,6 +41,18 @@ async def test_open_breakers_are_listed_for_people_and_programs(fleet: Fleet, ur
     assert "https://a.example" in table and "open" in table
 
 
+async def test_status_says_at_once_which_origins_are_left_alone(fleet: Fleet, url: str) -> None:
+    await opened(url, "https://a.example")
+    text = fleet.run("status", "--redis", url).out
+    assert "\n! https://a.example fails: its circuit breaker is open (not closed for " in text
+    assert "No problems." not in text
+    told = fleet.run("status", "--json", "--redis", url).document
+    assert [(row["origin"], row["state"], row["pools"]) for row in told["circuitBreakers"]] == [
+        ("https://a.example", "OPEN", {})
+    ]
+    assert any(problem.startswith("https://a.example fails") for problem in told["problems"])
+
+
 async def test_a_reset_closes_one_or_all(fleet: Fleet, url: str) -> None:
     await opened(url, "https://a.example", "http://b.example:8080", "http://c.example")
     said = fleet.run("breaker", "reset", "HTTPS://A.example:443/some/path", "--redis", url).out
