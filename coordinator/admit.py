@@ -19,6 +19,7 @@ from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Held, Received, Source
 from fleet.state.queue import Queue, Tracking
+from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -98,6 +99,7 @@ class Admission:
         if over:
             self._check_lease()
             done = await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
+            await self._expect_no_more([r for r, t in over if t.verdict == "requeued"])
             # One whose new handle expired as well stays remembered, or it would be delivered when it comes next.
             settled = [
                 (r.received.broker_id, t.token)
@@ -106,6 +108,16 @@ class Admission:
             ]
             if settled:
                 await self._queue.untrack(settled)
+
+    async def _expect_no_more(self, copies: list[Routed]) -> None:
+        """A copy may have been away beside the one that is under way, and what is newer of its lane waits for it."""
+        by_pool: dict[str, list[tuple[str, str, str]]] = {}
+        for r in copies:
+            if order := r.order(self._source):
+                key = f"{self._queue.name}{SEP}{r.received.broker_id}"
+                by_pool.setdefault(r.pool, []).append((order[0], r.lane, key))
+        for code, messages in by_pool.items():
+            await self._submitter.expect_no_more(code, messages)
 
     async def _bury(self, malformed: list[Malformed]) -> None:
         """Keep them before they are acked: a crash between the two keeps them twice, never not at all."""

@@ -23,23 +23,31 @@ Call = asyncio.Task[tuple[int, float]]
 
 
 class Answers:
-    """To one question, put to pools again and again."""
+    """To a question that is put to pools again and again, by whoever feeds them."""
 
     def __init__(self) -> None:
         self._silent: dict[str, Call] = {}
-        """By pool the call that it has not answered. It is not asked again before that has ended."""
+        """By pool a call that it owed an answer when it was waited for. It is not asked again before that has ended."""
+        self._under_way: set[Call] = set()
+        """A loop alone does not keep its tasks."""
 
     async def to(self, questions: Mapping[str, Question]) -> dict[str, int]:
-        """Of those that answer, now or a moment ago: late to the last look, so that a slow pool is heard after all."""
+        """Of those that answer. What came too late for one look counts for the next, so that a slow pool is heard."""
         answers: dict[str, int] = {}
         patience_s = PATIENCE_S
         now_s = asyncio.get_running_loop().time()
         for code, call in list(self._silent.items()):
-            if not call.done() or _failed(self._silent.pop(code)):
+            if not call.done():
                 patience_s = SHORT_PATIENCE_S
-            elif code in questions and now_s - call.result()[1] < PATIENCE_S:
-                answers[code] = call.result()[0]
-        asking = {code: _ask(question) for code, question in questions.items() if code not in {*answers, *self._silent}}
+            elif code in questions:
+                del self._silent[code]
+                if _failed(call):
+                    patience_s = SHORT_PATIENCE_S
+                elif now_s - call.result()[1] < PATIENCE_S:
+                    answers[code] = call.result()[0]
+        asking = {
+            code: self._ask(question) for code, question in questions.items() if code not in {*answers, *self._silent}
+        }
         if not asking:
             return answers
         try:
@@ -49,10 +57,18 @@ class Answers:
             raise
         for code, call in asking.items():
             if not call.done():
-                self._silent[code] = call
+                # Somebody else may have asked it meanwhile, and be waiting for that.
+                self._silent.setdefault(code, call)
             elif not _failed(call):
                 answers[code] = call.result()[0]
         return answers
+
+    def _ask(self, question: Question) -> Call:
+        call = asyncio.create_task(_timed(question))
+        self._under_way.add(call)
+        call.add_done_callback(self._under_way.discard)
+        call.add_done_callback(_heard)
+        return call
 
 
 def _failed(call: Call) -> bool:
@@ -61,12 +77,6 @@ def _failed(call: Call) -> bool:
     if error is None or isinstance(error, StateUnavailable):
         return error is not None
     raise error
-
-
-def _ask(question: Question) -> Call:
-    call = asyncio.create_task(_timed(question))
-    call.add_done_callback(_heard)
-    return call
 
 
 async def _timed(question: Question) -> tuple[int, float]:

@@ -137,6 +137,15 @@ class Submitter:
             raise errors[0]
         return returned
 
+    async def expect_no_more(self, code: str, messages: list[tuple[str, str, str]]) -> None:
+        """Copies of (tier, lane, key) that were acked. Where their pool does not answer its lanes wait their time."""
+        if code in self._late:
+            return
+        try:
+            await self._pool(code).expect_no_more(messages)
+        except StateUnavailable as error:
+            log.warning("pool %s does not answer: %s", code, error)
+
     def is_late(self, code: str) -> bool:
         return code in self._late
 
@@ -225,13 +234,14 @@ class Submitter:
         async with self.between_batches:
             if code not in self._unfenced:
                 return
-            codes, lost = set(self._fenced), list[Tracked]()
-            async for page in self._queue.all_tracked():
-                lost += await lost_of(self._client, self._queue, [one for one in page if one.pool in codes])
-            for each in codes:
+            left = await self._left_for_fenced()
+            if code not in left:
+                raise StateUnavailable(f"pool {code} does not answer")
+            for each in left:
                 self._late[each].clear()
-            self._unfenced -= codes
-            self._fenced -= codes
+            self._unfenced -= left.keys()
+            self._fenced -= left.keys()
+            lost = [one for share in left.values() for one in share]
             text = f"queue {self._queue.name}: what was left for pool {code} is not all shown again"
             try:
                 shown = await drop(self._client, self._queue, self._source, lost)
@@ -239,6 +249,19 @@ class Submitter:
                 raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:
                 raise Disordered(f"{text}: it is out with its last owner")
+
+    async def _left_for_fenced(self) -> dict[str, list[Tracked]]:
+        """By pool. One that has fallen silent again is fenced anew before it is looked at."""
+        left: dict[str, list[Tracked]] = {code: [] for code in sorted(self._fenced)}
+        async for page in self._queue.all_tracked():
+            for code in list(left):
+                try:
+                    left[code] += await lost_of(self._client, self._queue, [one for one in page if one.pool == code])
+                except StateUnavailable as error:
+                    log.debug("%s", error)
+                    self._fenced.discard(code)
+                    del left[code]
+        return left
 
     async def _repeat(self, code: str, share: Share, batch_id: str) -> Returned:
         self._attempts[code] += 1
@@ -256,10 +279,7 @@ class Submitter:
         return [(r, t) for r, t in share if (r.received.broker_id, t.token) in lost]
 
     async def _submit(self, code: str, share: Share, batch_id: str) -> Returned:
-        pool = self._pools.get(code)
-        if pool is None:
-            pool = self._pools[code] = Pool(self._client, code)
-        name, entries = self._queue.name, self._entries(share, batch_id)
+        pool, name, entries = self._pool(code), self._queue.name, self._entries(share, batch_id)
         returned: Returned = []
         full_s, attempt = self._put_off.seconds(code), self._attempts[code]
         for first in range(0, len(entries), SUBMIT_MOST):
@@ -285,6 +305,12 @@ class Submitter:
                 # All behind the first refusal goes back, or a group's later messages would overtake.
                 return returned + [(r, t, full_s) for r, t in share[first + answer.accepted :]]
         return returned
+
+    def _pool(self, code: str) -> Pool:
+        pool = self._pools.get(code)
+        if pool is None:
+            pool = self._pools[code] = Pool(self._client, code)
+        return pool
 
     def _entries(self, share: Share, batch_id: str) -> list[Entry]:
         now_ms, name = time.time_ns() // 1_000_000, self._queue.name

@@ -18,6 +18,8 @@ log = logging.getLogger("fleet.coordinator")
 
 _AT_ONCE = 32
 """Pools fenced side by side: each call takes a connection."""
+_EXPECTED_AT_ONCE = 500
+"""Messages a call: a script is not interrupted, and others wait for it."""
 
 
 async def take_over(
@@ -102,15 +104,27 @@ async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]
         return 0
     lost.sort(key=lambda tracked: int(tracked.token))
     # One that was settled between the two looks is not in that state any more, and stays.
+    now = {t.broker_id: t for t in await queue.tracked([t.broker_id for t in lost]) if t is not None}
+    lost = [
+        t for t in lost if t.broker_id in now and (now[t.broker_id].token, now[t.broker_id].state) == (t.token, "t")
+    ]
+    # Before they are forgotten: whoever ends in between leaves them for the next one to find.
+    await _expect(client, queue, lost)
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
     lost = [t for t in lost if t.broker_id in gone]
-    expected: dict[str, list[tuple[str, str, str, str]]] = {}
-    for t in lost:
-        if t.order:
-            key = f"{queue.name}{SEP}{t.broker_id}"
-            expected.setdefault(t.pool, []).append((t.order[0], t.group, key, t.order[1:]))
-    for code, messages in expected.items():
-        await Pool(client, code).expect(messages)
     known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
     # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
     return sum(known)
+
+
+async def _expect(client: Client, queue: Queue, lost: list[Tracked]) -> None:
+    by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
+    for t in lost:
+        if t.order:
+            key = f"{queue.name}{SEP}{t.broker_id}"
+            by_pool.setdefault(t.pool, []).append((t.order[0], t.group, key, t.order[1:]))
+    for code, messages in by_pool.items():
+        for first in range(0, len(messages), _EXPECTED_AT_ONCE):
+            part = messages[first : first + _EXPECTED_AT_ONCE]
+            if not await Pool(client, code).expect(queue.name, queue.epoch, part):
+                raise Fenced(f"queue {queue.name} has another owner")

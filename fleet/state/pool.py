@@ -224,15 +224,20 @@ class Pool:
         s = script("fence")
         return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
 
-    async def expect(self, messages: Sequence[tuple[str, str, str, str]]) -> int:
+    async def expect(self, queue: str, owner_epoch: str, messages: Sequence[tuple[str, str, str, str]]) -> bool:
         """Of each (tier, lane, key, policy), in their order: it comes again from a source that holds no groups, and
-        what is newer of its lane waits for it."""
+        what is newer of its lane waits for it. False: a newer owner has been here."""
         s = script("expect")
-        arguments: list[str | int] = [self.now_ms]
+        arguments: list[str | int] = [self.now_ms, queue, owner_epoch]
         for message in messages:
             arguments += message
-        noted: int = await s(self.client, s.keys_of(self.keys), arguments)
-        return noted
+        return bool(await s(self.client, s.keys_of(self.keys), arguments))
+
+    async def expect_no_more(self, messages: Sequence[tuple[str, str, str]]) -> None:
+        """Of each (tier, lane, key): if it was expected it came, and is none to deliver."""
+        s = script("expect_no_more")
+        arguments = [field for message in messages for field in message]
+        await s(self.client, s.keys_of(self.keys), arguments)
 
     async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""

@@ -233,4 +233,4 @@ def _hidden(member: str, until_ms: int) -> Hidden:
 def _tracked(broker_id: str, record: str) -> Tracked:
     handle, token, state, message_id, pool, group, tracked_ms, *order = record.split(SEP)
     # Written by an older release, it says nothing of its order.
-    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle, *order)
+    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle, *order[:1])

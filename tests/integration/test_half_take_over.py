@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from coordinator.route import route
 from fleet.clock import SystemClock
 from fleet.errors import StateUnavailable
 from fleet.lease import Lease
@@ -24,8 +25,8 @@ from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from tests.activemq_server import ActiveMqServer
 from tests.integration.activemq_world import HEARTBEAT_MS, source_of
+from tests.integration.owner import Silence
 from tests.integration.owning import HandClock, HeldSource, Owning, an_owner, eventually
-from tests.integration.test_silent_pools import Silence
 from tests.lua.stage import drain
 from tests.nats_server import NatsServer
 from tests.proxy import Proxy, proxied
@@ -62,7 +63,9 @@ async def take_and_die(url: str, source: Source, count: int) -> None:
         epoch = str(await client.hget(QueueKeys("q").owner, "epoch"))
         names = [json.loads(one.body)["id"] for one in batch]
         taken = [(one.broker_id, name, "P", "g", one.handle) for one, name in zip(batch, names, strict=True)]
-        await Queue(client, "q", epoch=epoch).track(taken)
+        orders = [one.order(source) for one in route(batch, lambda code: code)[0]]
+        assert orders == ["r"] * count
+        await Queue(client, "q", epoch=epoch).track(taken, orders=orders)
 
 
 @asynccontextmanager

@@ -3,134 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from coordinator import phantoms
-from coordinator.admit import Admission
 from coordinator.answers import PATIENCE_S
-from coordinator.phantoms import Patrol
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import Limits
 from coordinator.room import Rooms
-from coordinator.submit import Submitter
-from coordinator.takeover import take_over
-from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.errors import Disordered, Fenced, StateUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Held, Received
+from fleet.sources.base import Held
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.queue import Queue, Tracked
-from fleet.state.warnings import Warnings
-from tests.acceptance.intake import SourceWithoutGroups, received
+from tests.acceptance.intake import SourceWithoutGroups
+from tests.integration.owner import Owner, Silence, owning
 from tests.integration.owning import HandClock, eventually
 from tests.lua.stage import drain, in_groups, submit
 from tests.servers import RedisServer
-
-
-def of_group(number: int, pool: str = "P") -> Received:
-    return received(str(number), poolCode=pool, messageGroupId="g")
-
-
-class Silence:
-    """Of the pool P and others: these calls to it fail, or hang, while it lasts."""
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *calls: str, hangs: bool = False, of: Sequence[str] = ("P",)
-    ) -> None:
-        self.over = asyncio.Event()
-        self._hangs = hangs
-        self._of = of
-        for name in calls:
-            monkeypatch.setattr(Pool, name, self._silent(getattr(Pool, name)))
-
-    def _silent(self, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def call(pool: Pool, *args: Any, **given: Any) -> Any:
-            if pool.code in self._of and not self.over.is_set():
-                if not self._hangs:
-                    raise StateUnavailable
-                await self.over.wait()
-            return await real(pool, *args, **given)
-
-        return call
-
-
-class Owner:
-    """What an owner of a queue does, but for its polls and acks."""
-
-    def __init__(self, client: Client, lease: Lease, source: SourceWithoutGroups) -> None:
-        self.client, self.lease, self.source = client, lease, source
-        self.over = asyncio.Event()
-        self.queue = Queue(client, "q", epoch=lease.epoch)
-        alarms, clock = Alarms(warnings=Warnings(client), source="us"), SystemClock()
-        self.submitter = Submitter(
-            client=client,
-            queue=self.queue,
-            source=source,
-            lease=lease,
-            on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(50, 1), lambda _: False, clock),
-            alarms=alarms,
-            counts=Counter(),
-            ours=self._ours,
-            rest=self._rest,
-        )
-        self.admission = Admission(
-            queue=self.queue,
-            source=source,
-            lease=lease,
-            pool_for=lambda code: code,
-            submitter=self.submitter,
-            alarms=alarms,
-            counts=Counter(),
-        )
-        self.patrol = Patrol(
-            client=client,
-            queue=self.queue,
-            source=source,
-            clock=clock,
-            alarms=alarms,
-            ours=self._ours,
-            rest=self._rest,
-            is_late=self.submitter.is_late,
-        )
-
-    def _ours(self) -> bool:
-        return self.lease.held and not self.over.is_set()
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.over.wait()
-        except TimeoutError:
-            return
-
-    async def take(self, *numbers: int, pool: str = "P") -> None:
-        await self.admission.admit([of_group(number, pool) for number in numbers])
-
-
-@asynccontextmanager
-async def owning(client: Client, name: str = "us", source: SourceWithoutGroups | None = None) -> AsyncIterator[Owner]:
-    """One who takes the queue over and owns it, until the end of this."""
-    source = source or SourceWithoutGroups()
-    lease = Lease(client=client, key=QueueKeys("q").owner, owner=name, ttl_ms=60_000, clock=SystemClock())
-    assert await lease.acquire()
-    owner = Owner(client, lease, source)
-    _, silent = await take_over(client=client, queue=owner.queue, source=source)
-    owner.submitter.begin_late(silent)
-    running = asyncio.create_task(owner.submitter.run())
-    try:
-        yield owner
-    finally:
-        owner.over.set()
-        await running
-        await lease.release()
 
 
 @pytest.fixture
@@ -162,7 +56,7 @@ async def test_the_next_that_falls_silent_holds_up_its_batch_shortly(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silence = Silence(monkeypatch, "submit", "fence", "held", hangs=True, of=("P", "OTHER"))
-    async with owning(client) as owner:
+    async with owning(client) as owner, silence.at_most():
         loop, took_s = asyncio.get_running_loop(), list[float]()
         for number, pool in enumerate(("P", "OTHER"), start=1):
             began_s = loop.time()

@@ -1,18 +1,20 @@
 -- expect: messages that were tracked and never submitted come again before anything newer of their lanes.
 -- WITH away clock
--- KEYS settings away away_lane
--- ARGV now_ms message …, in the order in which they were taken; four fields a message: tier lane key policy
--- Returns how many were noted: those that are away already stand before them, and keep their places
-local settings, away, away_lane = unpack(KEYS)
+-- KEYS settings epochs away away_lane
+-- ARGV now_ms queue owner_epoch message …, in the order in which they were taken; four fields a message: tier lane key policy
+-- Returns 1, or 0 if a newer owner has been here
+--   what is away already keeps its place, before those that are added, and is given its time anew
+local settings, epochs, away, away_lane = unpack(KEYS)
+if tonumber(redis.call('HGET', epochs, 'q:' .. ARGV[2]) or 0) > tonumber(ARGV[3]) then return 0 end
 local FIELDS = 4
-local count = (#ARGV - 1) / FIELDS
+local count = (#ARGV - 3) / FIELDS
 local config = redis.call('HMGET', settings, 'on_failure', 'clock')
 -- When they are due in a pool that is unknown is not said: it follows no clock (`submit`).
 local due_ms = config[1] and pool_time(ARGV[1], config[2]) or 0
 
 local more, names, there = {}, {}, {}
 for i = 1, count do
-  local base = 1 + (i - 1) * FIELDS
+  local base = 3 + (i - 1) * FIELDS
   local tier, lane, key, policy = unpack(ARGV, base + 1, base + FIELDS)
   if holds(policy, config[1] or 'hold') then
     local name = tier .. lane
@@ -30,9 +32,9 @@ for i = 1, count do
     end
   end
 end
-local noted = 0
 for _, name in ipairs(names) do
-  if #more[name] > 0 then send_away(away, away_lane, name, 'RPUSH', more[name], due_ms) end
-  noted = noted + #more[name]
+  -- First: Redis may be full, and then a queue must find an owner all the same. A script that has written may go on.
+  redis.call('ZREM', away, second_chance(name))
+  send_away(away, away_lane, name, 'RPUSH', more[name], due_ms)
 end
-return noted
+return 1

@@ -182,6 +182,7 @@ class ModelSource:
             self._process.on_death.append(self._died)
 
     def _died(self) -> None:
+        self._line += 1
         if self._is_open:
             self._broker.disconnect(self._session)
 

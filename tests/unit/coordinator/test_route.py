@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from coordinator.route import OWN_LANE, Routed, overtaking, route
 from fleet.sources.base import Received
 
 
-def received(broker_id: str, group: str | None = "g", **body: str) -> Received:
+def received(broker_id: str, group: str | None = "g", **body: Any) -> Received:
     content = {"id": broker_id, "poolCode": "P", "mediationTarget": "http://127.0.0.1:9/", **body}
     return Received(broker_id, f"handle-{broker_id}", json.dumps(content).encode(), group)
 
@@ -29,6 +30,35 @@ def test_a_group_that_the_source_names_goes_before_the_one_in_the_body() -> None
 def test_a_message_that_asks_for_no_order_is_a_lane_of_its_own() -> None:
     (one,) = routed(received("1", dispatchMode="IMMEDIATE"))
     assert (one.group, one.lane) == ("g", OWN_LANE + "1")
+
+
+class Shows:
+    """As much of a source as its order asks for."""
+
+    def __init__(self, *, groups: bool, in_order: bool = True) -> None:
+        self.holds_groups, self.shows_in_order = groups, in_order
+
+
+ANY_SOURCE = Shows(groups=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "group", "body", "order"),
+    [
+        (ANY_SOURCE, "g", {}, "r"),
+        (ANY_SOURCE, "g", {"highPriority": True}, "h"),
+        (ANY_SOURCE, "g", {"dispatchMode": "BLOCK_ON_ERROR"}, "rhold"),
+        (ANY_SOURCE, "g", {"dispatchMode": "IMMEDIATE"}, ""),
+        (Shows(groups=True), "g", {}, ""),
+        (Shows(groups=True), None, {"messageGroupId": "in-the-body-alone"}, "r"),
+        (Shows(groups=False, in_order=False), "g", {}, ""),
+    ],
+)
+def test_who_has_to_see_to_the_order_of_what_comes_again(
+    source: Any, group: str | None, body: dict[str, Any], order: str
+) -> None:
+    (one,) = routed(received("1", group, **body))
+    assert one.order(source) == order
 
 
 @pytest.mark.parametrize("group", ["x" * 129, "two\nlines"])

@@ -1,0 +1,49 @@
+"""What was taken from a source and never submitted: expected again, before what is newer of its lane."""
+
+from __future__ import annotations
+
+from fleet.state.pool import AWAY_GRACE_MS, Pool
+from tests.lua.stage import OWNER_EPOCH, Stage
+from tests.lua.test_away import come
+
+
+async def expect(pool: Pool, *names: str, owner_epoch: str = OWNER_EPOCH) -> bool:
+    return await pool.expect("q", owner_epoch, [("r", "g", f"q\x1f{name}", "") for name in names])
+
+
+async def test_what_is_newer_waits_for_it(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    assert await expect(pool, "g1", "g2")
+    assert set((await come(pool, 3)).behind) == {0}
+    assert (await come(pool, 1, 2, 3)).behind == {}
+
+
+async def test_what_is_expected_once_more_is_given_its_time_anew(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    await expect(pool, "g1")
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 2)).behind) == {0}, "it has a second chance"
+    stage.advance(AWAY_GRACE_MS - 1000)
+    await expect(pool, "g1")
+    stage.advance(2000)
+    assert set((await come(pool, 2)).behind) == {0}
+    stage.advance(AWAY_GRACE_MS)
+    assert set((await come(pool, 2)).behind) == {0}, "and its second chance"
+
+
+async def test_an_older_owner_expects_nothing(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    assert await pool.fence("q", OWNER_EPOCH)
+    assert not await expect(pool, "g1", owner_epoch=str(int(OWNER_EPOCH) - 1))
+    assert (await come(pool, 2)).behind == {}
+
+
+async def test_a_copy_that_came_and_was_acked_is_expected_no_more(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    await expect(pool, "g1", "g2", "g3")
+    await pool.expect_no_more([("r", "g", "q\x1fg2"), ("h", "g", "q\x1fg1"), ("r", "other", "q\x1fg1")])
+    assert (await come(pool, 1, 3, 4)).behind == {}
+    await expect(pool, "g5")
+    await pool.expect_no_more([("r", "g", "q\x1fg5")])
+    assert (await come(pool, 6)).behind == {}
+    assert await stage.client.exists(pool.keys.away, pool.keys.away_lane + "rg") == 0
