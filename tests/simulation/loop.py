@@ -44,18 +44,14 @@ class Event(asyncio.Event):
 
 
 class Handle:
-    """As asyncio's, with no more than is needed here: there are millions."""
+    """As asyncio's, with no more than is needed here: there are millions. So its makers fill it, not an `__init__`."""
 
     __slots__ = ("args", "callback", "context", "process", "when_s")
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None, when_s: float
-    ) -> None:
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context if context is not None else contextvars.copy_context()
-        self.process = self.context.get(PROCESS)
-        self.when_s = when_s
+    callback: Callable[..., object] | None
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    process: Process | None
+    when_s: float
 
     def cancel(self) -> None:
         self.callback, self.args = None, ()
@@ -101,7 +97,6 @@ class Loop(asyncio.BaseEventLoop):
         """Whose callback runs now."""
         self.outside = contextvars.Context()
         self.errors: list[tuple[Process | None, dict[str, Any]]] = []
-        self.steps = 0
         self._due: list[tuple[float, int, Handle]] = []
         self._count = 0
         self._at_once = 0
@@ -113,10 +108,20 @@ class Loop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now_s
 
+    # Each future asks for the first, and there is one a call: without a function of Python's they cost half.
+    get_debug = staticmethod(bool)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle(callback, args, context, self.now_s)
+        handle = Handle()
+        handle.callback = callback
+        handle.args = args
+        handle.context = context = context if context is not None else contextvars.copy_context()
+        handle.process = context.get(PROCESS)
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
@@ -128,59 +133,70 @@ class Loop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle(callback, args, context, when)
+        handle = Handle()
+        handle.callback = callback
+        handle.args = args
+        handle.context = context = context if context is not None else contextvars.copy_context()
+        handle.process = context.get(PROCESS)
+        handle.when_s = when
         self._count += 1
         heapq.heappush(self._due, (when, self._count, handle))
         return handle
 
-    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
+    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         """As `call_later`, by nobody: it happens whatever becomes of the process that caused it."""
-        handle = Handle(callback, args, self.outside, self.now_s + delay_s)
+        handle = Handle()
+        handle.callback = callback
+        handle.args = args
+        handle.context = self.outside
+        handle.process = None
         self._count += 1
-        heapq.heappush(self._due, (handle.when_s, self._count, handle))
-        return handle
+        heapq.heappush(self._due, (self.now_s + delay_s, self._count, handle))
 
     def _run_once(self) -> None:
+        """All turns until it is stopped, not one: they are too many for a call each."""
         ready: deque[Handle] = self._ready  # type: ignore[attr-defined]
-        if not ready:
-            self._jump(ready)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            callback, process = handle.callback, handle.process
-            if callback is None:
-                continue
-            if process is not None:
-                if process.is_dead:
-                    self._kept.append(handle)
+        take, due = ready.popleft, self._due
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._jump(ready, due)
+            for _ in range(len(ready)):
+                handle = take()
+                callback, process = handle.callback, handle.process
+                if callback is None:
                     continue
-                if process.is_stopped:
-                    process.put_by.append(handle)
-                    continue
-            self.process = process
-            self.steps += 1
-            try:
-                handle.context.run(callback, *handle.args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": error})
-        self.process = None
-        self._at_once += 1
-        if self._at_once > SPIN:
-            raise Livelock("callbacks follow each other and no time passes")
+                if process is not None:
+                    if process.is_dead:
+                        self._kept.append(handle)
+                        continue
+                    if process.is_stopped:
+                        process.put_by.append(handle)
+                        continue
+                self.process = process
+                try:
+                    handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": error})
+            self.process = None
+            self._at_once += 1
+            if self._at_once > SPIN:
+                raise Livelock("callbacks follow each other and no time passes")
 
-    def _jump(self, ready: deque[Handle]) -> None:
-        due = self._due
+    def _jump(self, ready: deque[Handle], due: list[tuple[float, int, Handle]]) -> None:
+        pop = heapq.heappop
         while due and due[0][2].callback is None:
-            heapq.heappop(due)
+            pop(due)
         if not due:
             raise Livelock("nothing is ready and nothing will be")
-        when = due[0][0]
+        when, _, handle = pop(due)
         if when > self.now_s:
             self.now_s = when
             self._at_once = 0
+        ready.append(handle)
         while due and due[0][0] <= when:
-            ready.append(heapq.heappop(due)[2])
+            ready.append(pop(due)[2])
 
     # What an operating system does ------------------------------------------------------------------
 
