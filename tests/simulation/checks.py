@@ -118,14 +118,17 @@ class Checks:
     # State ------------------------------------------------------------------------------------------
 
     def after_redis(self, process: Process | None, what: str) -> None:
-        for key in self._redis.store.take_created():
-            if not self._known_keys.has(key):
-                self.broken("key", f"{what} of {process} made the key {key}, which is of no family")
-        found = self._invariants(self._excuses.forgot_just_now)
-        self._excuses.forgot_just_now = False
+        store, excuses = self._redis.store, self._excuses
+        if not (store.has_changed or excuses.forgot_just_now):
+            return
+        found, store.has_changed = self._invariants(store.now_us, excuses.forgot_just_now)
+        excuses.forgot_just_now = False
         if found is None:
             return
-        problems, facts, revision, parked, again = _decode(found)
+        created, problems, facts, revision, parked, again = _decode(found)
+        for key in created:
+            if not self._known_keys.has(key):
+                self.broken("key", f"{what} of {process} made the key {key}, which is of no family")
         self._excuses.put_aside.update(parked)
         for queue, broker_id, then, now in again:
             if broker_id not in self._excuses.void_acks.get(queue, ()):

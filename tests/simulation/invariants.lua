@@ -1,9 +1,33 @@
 -- invariants: what must hold in a pool after every script, and which keys there may be. Looks at what changed only.
--- Gets the store (store.lua). Returns a function that answers as JSON: problems; `code leases concurrency rate` of each
--- pool that changed; the revision in place if that changed; ids of messages that stand in an outbox as put aside; queue,
--- broker id, token then and token now of what stands in a pool although it was settled. Asked with true, it forgets those.
+-- Gets the store (store.lua). Returns a function that is told the time, and answers as JSON, or nil where there is nothing
+-- to say: keys that are new; problems; `code leases concurrency rate` of each pool where one of them changed; the revision
+-- in place if that was written; ids of messages that stand in an outbox as put aside, each once; queue, broker id, token
+-- then and token now of what stands in a pool although it was settled. Asked with true, it forgets those. Its second answer:
+-- whether something changed while it looked.
 local S = ...
-local LISTS = { ['g:'] = true, ['h:'] = true }
+
+-- A function of a text, worked out once for each.
+local function once(work)
+  return setmetatable({}, { __index = function(known, of)
+    local value = work(of)
+    known[of] = value
+    return value
+  end })
+end
+
+-- What a key is here: the pool it is of, and its lane where it is a list of messages; false where nothing depends on it.
+local place = once(function(key)
+  if key == '{fleet}:config' then return { is_config = true } end
+  local code, part = key:match('^{p:(.-)}:(.*)$')
+  if not code then return false end
+  local tier, lane = part:match('^([gh]):(.*)$')
+  return { code = code, tier = tier, lane = lane }
+end)
+S.watched = place
+local names_in = once(function(code) return once(function(name) return '{p:' .. code .. '}:' .. name end) end)
+local lists_in = once(function() return {} end) -- by pool, each key of a list that there may be → its place
+local told_of = {} -- by pool, what was last told of it
+local told_parked = {}
 local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
 local excused = {} -- what stood in a pool or an outbox as Redis forgot: whoever remembers more may have it come again
 local has_forgotten = false
@@ -27,20 +51,39 @@ local function set_of(list)
   return set, twice
 end
 
-local function note_settled(outbox)
+-- What a record of an outbox says was settled: key, token, key, token …
+local settled_by = once(function(record)
+  local said = {}
+  for item in record:gmatch('[^\30]+') do
+    local key, token, verdict = item:match('^([^\31]*\31[^\31]*)\31([^\31]*)\31([ap])')
+    if verdict then said[#said + 1], said[#said + 2] = key, token end
+  end
+  return said
+end)
+local parked_by = once(function(record)
+  local ids = {}
+  for id in record:gmatch('\31p{[^\30]-"messageId":"(.-)"') do ids[#ids + 1] = id end
+  return ids
+end)
+
+local function note_settled(outbox, parked)
   for _, record in pairs(outbox.d) do
-    for item in record:gmatch('[^\30]+') do
-      local key, token, verdict = item:match('^([^\31]*\31[^\31]*)\31([^\31]*)\31([ap])')
-      if verdict and not excused[key] and settled[key] ~= token then
+    local said = settled_by[record]
+    for i = 1, #said, 2 do
+      local key, token = said[i], said[i + 1]
+      if not excused[key] and settled[key] ~= token then
         if has_forgotten and not is_known(key, token) then excused[key] = true else settled[key] = token end
       end
+    end
+    for _, id in ipairs(parked_by[record]) do
+      if not told_parked[id] then told_parked[id], parked[#parked + 1] = true, id end
     end
   end
 end
 
 local function check(code, problems, facts, parked, twice_there)
-  local prefix = '{p:' .. code .. '}:'
-  local function get(name) return S.find(prefix .. name) end
+  local names = names_in[code]
+  local function get(name) return S.find(names[name]) end
   local function wrong(text) problems[#problems + 1] = 'pool ' .. code .. ': ' .. text end
   local ready, leases, later = get('ready'), get('leases'), get('later')
   local owners, entries, high, settings = get('owners'), get('entries'), get('high'), get('settings')
@@ -48,21 +91,18 @@ local function check(code, problems, facts, parked, twice_there)
   local is_leased, is_later = leases and leases.d or {}, later and later.d or {}
   if twice then wrong('lane ' .. twice .. ' stands twice in ready') end
 
-  local lists, listed = {}, 0
-  for key in pairs(S.db) do
-    if key:sub(1, #prefix) == prefix then
-      local part = key:sub(#prefix + 1, #prefix + 2)
-      if LISTS[part] then
-        local list, lane = S.find(key), key:sub(#prefix + 3)
-        if list then
-          lists[lane] = true
-          listed = listed + list.n
-          for i = list.a, list.b do
-            if not (entries and entries.d[list.d[i]]) then wrong('lane ' .. lane .. ' lists what is no entry') end
-          end
-          if part == 'h:' and not (high and high.d[lane]) then wrong('lane ' .. lane .. ' is not marked as high') end
-        end
+  local lists, listed, keys = {}, 0, lists_in[code]
+  for key, at in pairs(keys) do
+    local list, lane = S.find(key), at.lane
+    if list then
+      lists[lane] = true
+      listed = listed + list.n
+      for i = list.a, list.b do
+        if not (entries and entries.d[list.d[i]]) then wrong('lane ' .. lane .. ' lists what is no entry') end
       end
+      if at.tier == 'h' and not (high and high.d[lane]) then wrong('lane ' .. lane .. ' is not marked as high') end
+    else
+      keys[key] = nil
     end
   end
   for lane in pairs(lists) do
@@ -85,10 +125,7 @@ local function check(code, problems, facts, parked, twice_there)
   if outboxes then
     for worker in pairs(outboxes.d) do
       local outbox = get('o:' .. worker)
-      if outbox then note_settled(outbox) end
-      for _, record in pairs(outbox and outbox.d or {}) do
-        for id in record:gmatch('\31p{[^\30]-"messageId":"(.-)"') do parked[#parked + 1] = id end
-      end
+      if outbox then note_settled(outbox, parked) end
     end
   end
   if entries and next(settled) then
@@ -101,10 +138,15 @@ local function check(code, problems, facts, parked, twice_there)
       end
     end
   end
-  facts[#facts + 1] = { code, leases and leases.n or 0, settings and settings.d.concurrency or '', settings and settings.d.rate or '' }
+  local fact = { code, leases and leases.n or 0, settings and settings.d.concurrency or '', settings and settings.d.rate or '' }
+  local told = told_of[code]
+  if not (told and told[2] == fact[2] and told[3] == fact[3] and told[4] == fact[4]) then
+    told_of[code], facts[#facts + 1] = fact, fact
+  end
 end
 
-return function(forgot)
+return function(now_us, forgot)
+  S.now_us = now_us
   if forgot then
     settled, has_forgotten = {}, true
     for key, e in pairs(S.db) do
@@ -118,22 +160,26 @@ return function(forgot)
   end
   local pools, order, config = {}, {}, false
   for key in pairs(S.dirty) do
-    local code = key:match('^{p:(.-)}:')
-    if code and not pools[code] then
+    local at = place[key]
+    local code = at.code
+    if at.is_config then
+      config = true
+    elseif not pools[code] then
       pools[code] = true
       order[#order + 1] = code
-    elseif key == '{fleet}:config' then
-      config = true
     end
+    if at.lane then lists_in[code][key] = at end
   end
   S.dirty = {}
-  if #order == 0 and not config then return nil end
   table.sort(order)
-  local problems, facts, parked, twice_there = {}, {}, {}, {}
+  local created, problems, facts, parked, twice_there = S.take_created(), {}, {}, {}, {}
   for _, code in ipairs(order) do check(code, problems, facts, parked, twice_there) end
   local found = config and S.find('{fleet}:config')
+  local changed = next(S.dirty) ~= nil
+  local news = #created + #problems + #facts + #parked + #twice_there
+  if news == 0 and not found then return nil, changed end
   table.sort(problems)
   table.sort(parked)
   table.sort(twice_there, function(one, other) return one[3] < other[3] end)
-  return S.answer({ problems, facts, found and found.d.revision or '', parked, twice_there })
+  return S.answer({ created, problems, facts, found and found.d.revision or '', parked, twice_there }), changed
 end

@@ -49,7 +49,8 @@ class RedisHost(Host):
         try:
             return self.server.do(command)
         finally:
-            self._publish()
+            if self.store.published:
+                self._publish()
 
     def do_many(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         return [self.do(command) for command in commands]

@@ -1,7 +1,8 @@
 -- store: Redis in one Lua table: the commands that Fleet's scripts and code use, each as Redis does it, and no other.
 if jit then jit.off() end -- where fakeredis came first, its Lua opens the libraries, and has no jit
--- Returns the functions that store.py calls. Time is `S.now_us`, set before each call; nothing here asks a clock.
+-- Returns the functions that store.py calls. Time is `S.now_us`, told with each call; nothing here asks a clock.
 local S = { db = {}, now_us = 0, full = false, readonly = false, published = {}, dirty = {}, created = {}, scripts = {} }
+S.watched = {} -- key → whether anybody asks which keys changed; filled by invariants.lua, where there is one
 local fmt, floor = string.format, math.floor
 local sort, concat = table.sort, table.concat
 
@@ -14,11 +15,15 @@ local function fail(message) error({ err = message }, 0) end
 
 local function now_ms() return floor(S.now_us / 1000) end
 
+local function touch(key)
+  if S.watched[key] then S.dirty[key] = true end
+end
+
 local function find(key)
   local e = S.db[key]
   if e and e.x and e.x <= now_ms() then
     S.db[key] = nil
-    S.dirty[key] = true
+    touch(key)
     return nil
   end
   return e
@@ -31,20 +36,25 @@ local function open(key, kind)
   return e
 end
 
+local seen = {} -- keys that were told as new
+local function note_new(key)
+  if not seen[key] then S.created[key] = true end
+end
+
 local function make(key, kind)
   local e = open(key, kind)
   if not e then
     e = { t = kind, n = 0, d = {} }
     if kind == 'l' then e.a, e.b = 1, 0 end
     S.db[key] = e
-    S.created[key] = true
+    note_new(key)
   end
-  S.dirty[key] = true
+  touch(key)
   return e
 end
 
 local function shrunk(key, e)
-  S.dirty[key] = true
+  touch(key)
   if e.n <= 0 then S.db[key] = nil end
 end
 
@@ -79,7 +89,7 @@ function C.DEL(...)
     local key = select(i, ...)
     if find(key) then
       S.db[key] = nil
-      S.dirty[key] = true
+      touch(key)
       n = n + 1
     end
   end
@@ -135,7 +145,8 @@ end
 
 function C.SET(key, value, option, ms)
   S.db[key] = { t = 'v', n = 1, d = text(value) }
-  S.dirty[key], S.created[key] = true, true
+  touch(key)
+  note_new(key)
   if option == 'PX' then C.PEXPIRE(key, ms) end
   return { ok = 'OK' }
 end
@@ -680,18 +691,29 @@ local function run(digest, count, all)
   return answer(S.scripts[digest]())
 end
 
--- Returns true and the answer as JSON, or false and the error.
-local function evalsha(digest, count, all)
-  if not S.scripts[digest] then return false, 'NOSCRIPT No matching script.' end
-  local ok, result = guarded(run, digest, count, all)
-  in_script = false
-  return ok, result
+-- What store.py hears of each command: whether it was done; the answer as JSON, or the error; what was published, as
+-- JSON, if anything was; and whether there is something for the invariants to look at.
+local function told(ok, result)
+  local published = nil
+  if S.published[1] then
+    published = answer(S.published)
+    S.published = {}
+  end
+  return ok, result, published, next(S.dirty) ~= nil or next(S.created) ~= nil
 end
 
-function S.evalsha(digest, count, ...) return evalsha(digest, count, { ... }) end
+local function evalsha(now_us, digest, count, all)
+  S.now_us = now_us
+  if not S.scripts[digest] then return told(false, 'NOSCRIPT No matching script.') end
+  local ok, result = guarded(run, digest, count, all)
+  in_script = false
+  return told(ok, result)
+end
+
+function S.evalsha(now_us, digest, count, ...) return evalsha(now_us, digest, count, { ... }) end
 
 -- For more arguments than a stack holds: in one text, each ended by a zero.
-function S.evalsha_of_text(digest, count, packed)
+function S.evalsha_of_text(now_us, digest, count, packed)
   local all, from = {}, 1
   while true do
     local at = packed:find('\0', from, true)
@@ -699,11 +721,14 @@ function S.evalsha_of_text(digest, count, packed)
     all[#all + 1] = packed:sub(from, at - 1)
     from = at + 1
   end
-  return evalsha(digest, count, all)
+  return evalsha(now_us, digest, count, all)
 end
 
-function S.command(name, ...)
-  return guarded(function(...) return answer(call(name, ...)) end, ...)
+local function answer_to(...) return answer(call(...)) end
+
+function S.command(now_us, ...)
+  S.now_us = now_us
+  return told(guarded(answer_to, ...))
 end
 
 -- What the harness asks ---------------------------------------------------------------------------
@@ -726,7 +751,7 @@ end
 function S.restore(kept)
   S.db = {}
   for key, e in pairs(kept) do S.db[key] = copy(e) end
-  for key in pairs(kept) do S.dirty[key] = true end
+  for key in pairs(kept) do touch(key) end
 end
 
 function S.dump(e)
@@ -741,27 +766,25 @@ function S.dump(e)
   return concat(out, '\30')
 end
 
-function S.take_published()
-  local out = S.published
-  if #out == 0 then return nil end
-  S.published = {}
-  return answer(out)
-end
-
 function S.take_created()
-  if next(S.created) == nil then return nil end
   local out = {}
-  for key in pairs(S.created) do out[#out + 1] = key end
+  if next(S.created) == nil then return out end
+  for key in pairs(S.created) do
+    out[#out + 1] = key
+    seen[key] = true
+  end
   S.created = {}
   sort(out)
-  return answer(out)
+  return out
 end
 
-function S.all_keys()
+function S.all_keys(now_us)
+  S.now_us = now_us
   return answer(C.SCAN('0')[2])
 end
 
-function S.count()
+function S.count(now_us)
+  S.now_us = now_us
   local n = 0
   for key in pairs(S.db) do if find(key) then n = n + 1 end end
   return n

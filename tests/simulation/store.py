@@ -30,23 +30,30 @@ class Store:
         self.s: Any = self.lua.execute(_SOURCE.read_text("utf-8"))
         self._evalsha: Any = self.s.evalsha
         self._command: Any = self.s.command
+        self.now_us = 0.0
+        self.published: list[tuple[str, str]] = []
+        self.has_changed = False
+        """Whether there is something for the invariants to look at, since somebody said no."""
 
     def set_time_us(self, now_us: float) -> None:
-        self.s.now_us = now_us
+        self.now_us = now_us
 
     def command(self, name: str, *arguments: str | int | float) -> Any:
         """The answer as Redis would give it; what redis-py would raise is raised."""
-        ok, answer = self._command(name, *(_text(argument) for argument in arguments))
-        if not ok:
-            raise error_of(answer)
-        return _decode(answer)
+        return self._heard(*self._command(self.now_us, name, *(_text(argument) for argument in arguments)))
 
     def evalsha(self, digest: str, count: int, arguments: Sequence[Any]) -> Any:
-        texts = [_text(argument) for argument in arguments]
+        texts = [argument if type(argument) is str else _text(argument) for argument in arguments]
         if len(texts) < MOST_ON_STACK:
-            ok, answer = self._evalsha(digest, count, *texts)
-        else:
-            ok, answer = self.s.evalsha_of_text(digest, count, "".join(f"{text}\0" for text in texts))
+            return self._heard(*self._evalsha(self.now_us, digest, count, *texts))
+        packed = "".join(f"{text}\0" for text in texts)
+        return self._heard(*self.s.evalsha_of_text(self.now_us, digest, count, packed))
+
+    def _heard(self, ok: bool, answer: str, published: str | None, changed: bool) -> Any:
+        if published is not None:
+            self.published += map(tuple, _decode(published))
+        if changed:
+            self.has_changed = True
         if not ok:
             raise error_of(answer)
         return _decode(answer)
@@ -61,24 +68,23 @@ class Store:
         self.s.scripts = self.lua.table()
 
     def take_published(self) -> list[tuple[str, str]]:
-        published = self.s.take_published()
-        return [(channel, message) for channel, message in _decode(published)] if published is not None else []
-
-    def take_created(self) -> list[str]:
-        created = self.s.take_created()
-        return _decode(created) if created is not None else []
+        published, self.published = self.published, []
+        return published
 
     def all_keys(self) -> list[str]:
-        return list(_decode(self.s.all_keys()))
+        self.has_changed = True  # keys may have expired by now
+        return list(_decode(self.s.all_keys(self.now_us)))
 
     def count(self) -> int:
-        return int(self.s.count())
+        self.has_changed = True
+        return int(self.s.count(self.now_us))
 
     def snapshot(self) -> Any:
         return self.s.snapshot()
 
     def restore(self, kept: Any) -> None:
         self.s.restore(kept)
+        self.has_changed = True
 
     def wipe(self) -> None:
         self.command("FLUSHALL")
