@@ -88,7 +88,7 @@ async def test_a_look_at_the_fleet_costs_calls_and_bytes_by_processes_plus_pools
     # A hundred pools a call, the first ones twice as Redis does not know the script; of what they counted a thousand.
     assert looked.calls["evalsha"] + looked.calls.get("eval", 0) < POOLS / 100 + 40
     assert looked.calls["hscan"] < 2 * POOLS / 1000 + 10
-    assert looked.calls["hgetall"] == POOLS + 1, "each pool's settings once, the processes once"
+    assert looked.calls["hgetall"] == POOLS + 2, "each pool's settings once, the processes once, the breakers once"
     assert looked.bytes_out < 300 * POOLS + 1000 * PROCESSES
     async with cost_of(client) as scraped:
         page = await exposition(
