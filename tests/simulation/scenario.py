@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from fleet.outcome import DEFAULT_RETRY_S, QUEUE_FULL_RETRY_S
+from fleet.state.pool import SHARE
 from tests.simulation.endpoint import Nature
 
 Kind = Literal["sqlite", "own", "fifo", "standard", "jetstream", "activemq"]
@@ -134,13 +135,18 @@ class Scenario:
         sick = {plan.origin for plan in self.endpoints if plan.stays_sick}
         latency_s = {plan.origin: plan.latency_s for plan in self.endpoints}
         ill = {group.name: group for group in self.groups if group.origin in sick}
-        # What cannot be delivered takes permits of a rate too; and where it alone keeps a pool busy for as long as that
-        # puts off what does not fit, nothing else is sure to find room when it comes again.
+        # What cannot be delivered takes permits of a rate too. Where it alone keeps a pool busy for as long as that
+        # puts off what does not fit, nothing else is sure to find room when it comes again; nor in a pool that a share
+        # fills, as that goes in whole or not at all.
         busy_s: defaultdict[str, float] = defaultdict(float)
         for message in self.messages:
             if group := ill.get(message.group):
                 busy_s[group.pool] += latency_s[group.origin]
-        taken = {p.code for p in self.pools if p.rate or busy_s[p.code] > QUEUE_FULL_RETRY_S * p.concurrency}
+        taken = {
+            p.code
+            for p in self.pools
+            if busy_s[p.code] > (0 if p.rate or p.capacity <= SHARE else QUEUE_FULL_RETRY_S * p.concurrency)
+        }
         return frozenset(g.name for g in self.groups if g.name not in ill and g.pool not in taken)
 
     def asked_for_s(self) -> float:
