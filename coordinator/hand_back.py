@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from coordinator.takeover import show_again
 from fleet.alarms import Alarms
 from fleet.errors import FleetError, SourceError, StateUnavailable
-from fleet.sources.base import Held, Source
+from fleet.sources.base import Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
@@ -30,7 +31,7 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
         async with asyncio.timeout(WITHIN_S):
             for code in sorted(await _pools_of(queue)):
                 try:
-                    handed += await _from_pool(Pool(client, code), queue, source)
+                    handed += await _from_pool(client, code, queue, source)
                 except (SourceError, StateUnavailable) as error:
                     # The others may have better luck; in this one what is later may not come before what failed.
                     errors.append(f"pool {code}: {error}")
@@ -52,11 +53,11 @@ async def _pools_of(queue: Queue) -> set[str]:
     return codes
 
 
-async def _from_pool(pool: Pool, queue: Queue, source: Source) -> int:
+async def _from_pool(client: Client, code: str, queue: Queue, source: Source) -> int:
     handed = 0
-    async for recalled in pool.recall(queue.name, MOST):
-        gone = await queue.untrack(recalled, only_unsettled=True)
-        shown = [(Held(broker_id, gone[broker_id]), 0) for broker_id, _ in recalled if broker_id in gone]
-        await source.nack(shown)
-        handed += len(shown)
+    async for recalled in Pool(client, code).recall(queue.name, MOST):
+        tokens = dict(recalled)
+        tracked = await queue.tracked(list(tokens))
+        ours = [one for one in tracked if one is not None and one.token == tokens[one.broker_id]]
+        handed += await show_again(client, queue, source, ours)
     return handed

@@ -99,15 +99,19 @@ async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tra
 
 
 async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Have them come again, in the order in which they were taken, and before what is newer of their groups."""
+    """Have them come again. One that was settled between the two looks is not in that state any more, and stays."""
     if not lost:
         return 0
-    lost.sort(key=lambda tracked: int(tracked.token))
-    # One that was settled between the two looks is not in that state any more, and stays.
     now = {t.broker_id: t for t in await queue.tracked([t.broker_id for t in lost]) if t is not None}
     lost = [
         t for t in lost if t.broker_id in now and (now[t.broker_id].token, now[t.broker_id].state) == (t.token, "t")
     ]
+    return await show_again(client, queue, source, lost)
+
+
+async def show_again(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
+    """In the order in which they were taken, and before what is newer of their groups. Returns how many were."""
+    lost.sort(key=lambda tracked: int(tracked.token))
     # Before they are forgotten: whoever ends in between leaves them for the next one to find.
     await _expect(client, queue, lost)
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
@@ -126,5 +130,5 @@ async def _expect(client: Client, queue: Queue, lost: list[Tracked]) -> None:
     for code, messages in by_pool.items():
         for first in range(0, len(messages), _EXPECTED_AT_ONCE):
             part = messages[first : first + _EXPECTED_AT_ONCE]
-            if not await Pool(client, code).expect(queue.name, queue.epoch, part):
+            if not await Pool(client, code, now_ms=queue.now_ms).expect(queue.name, queue.epoch, part):
                 raise Fenced(f"queue {queue.name} has another owner")

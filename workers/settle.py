@@ -52,7 +52,7 @@ def settle(lease: GroupLease, outcome: Outcome) -> bool:
             return _go_on(lease, ACK)
         case Uncallable(reason=reason):
             # Kept: nobody has had it, and with another URL it can be sent again.
-            return _go_on(lease, park(_letter(lease, reason)))
+            return _put_aside(lease, reason)
         case Failed(retry_s=seconds, status=status, reason=reason):
             # Busy says nothing of the message: it is no reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
@@ -75,7 +75,7 @@ def _fail(lease: GroupLease, delay_s: int, reason: str, *, counts: bool) -> bool
         case "skip":
             return _go_on(lease, nack(delay_s * 1000))
         case "park" if counts and lease.entry.tries + 1 >= policy.park_after:
-            return _go_on(lease, park(_letter(lease, reason)))
+            return _put_aside(lease, reason)
         case "hold" | "park":
             delay_ms = delay_s * 1000
             lease.link.end(lease, held(delay_ms) if counts else str(delay_ms))
@@ -92,6 +92,14 @@ def _go_on(lease: GroupLease, verdict: str) -> bool:
     if lease.at < len(lease.entries):
         lease.link.owe(lease).items.append(item)
         return True
+    lease.link.end(lease).items.append(item)
+    return False
+
+
+def _put_aside(lease: GroupLease, reason: str) -> bool:
+    """What is newer of its group waits until its pool knows of that: if it never did, this one would come after."""
+    item = outbox_item(lease.entry, park(_letter(lease, reason)))
+    lease.at += 1
     lease.link.end(lease).items.append(item)
     return False
 

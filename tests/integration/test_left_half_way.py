@@ -8,14 +8,18 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from coordinator import phantoms
+from coordinator.hand_back import hand_back
 from coordinator.takeover import take_over
+from fleet.alarms import Alarms
 from fleet.clock import SystemClock
-from fleet.errors import Fenced, StateUnavailable
+from fleet.errors import Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
+from fleet.sources.base import Held
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.queue import Queue
+from fleet.state.warnings import Warnings
 from tests.acceptance.intake import SourceWithoutGroups, received
 from tests.integration.owner import Owner, Silence, owning
 from tests.integration.owning import eventually
@@ -101,6 +105,19 @@ async def test_a_full_redis_is_taken_over_in_order(client: Client) -> None:
     await next_in_order(client, source)
 
 
+async def test_what_the_last_coordinator_cannot_show_again_comes_before_what_is_newer(client: Client) -> None:
+    class Away(SourceWithoutGroups):
+        async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+            raise SourceUnavailable("away")
+
+    async with owning(client, "last", Away()) as owner:
+        await owner.take(1, 2, 3)
+        alarms = Alarms(warnings=Warnings(client), source="last")
+        assert await hand_back(client=client, queue=owner.queue, source=owner.source, alarms=alarms) == 0
+        assert await owner.queue.tracked_count() == 0
+    await next_in_order(client, SourceWithoutGroups())
+
+
 async def test_an_owner_that_wakes_late_expects_nothing_that_is_over(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +136,8 @@ async def test_an_owner_that_wakes_late_expects_nothing_that_is_over(
 
     monkeypatch.setattr(Pool, "expect", expect)
     slow = asyncio.create_task(take_over(client=client, queue=Queue(client, "q", epoch=lease.epoch), source=source))
-    await asked.wait()
+    async with asyncio.timeout(5):
+        await asked.wait()
     await lapse(client)
     async with owning(client, "heir", source) as heir:
         await heir.take(1, 2, 3)

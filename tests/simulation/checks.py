@@ -56,6 +56,8 @@ class Excuses:
         """When leases last ended unknown to their holders: Redis lost them, or its clock was stepped forward."""
         self.late_ms = 0.0
         """By how much steps of clocks let what was sent back to a source come too late, as Redis sees it."""
+        self.owned_twice = False
+        """Whether a step of Redis's clock may have ended an owner's lease while he was reading his queue."""
         self.ever_forgot = False
         self.forgot_just_now = False
         self.stepped_back = 0
@@ -106,8 +108,6 @@ class Checks:
         self._known_keys = _Names()
         endpoints.on_written = self.on_written
         endpoints.on_over = self.on_over
-        self._perhaps_parked: dict[str, str] = {}
-        """Messages that later ones of their group overtook → the complaint, should they be accepted after all."""
         endpoints.on_accepted = self.on_accepted
         redis.after = self.after_redis
 
@@ -121,8 +121,8 @@ class Checks:
         store, excuses = self._redis.store, self._excuses
         if not (store.has_changed or excuses.forgot_just_now):
             return
-        found, store.has_changed = self._invariants(store.now_us, excuses.forgot_just_now)
-        excuses.forgot_just_now = False
+        forgot, excuses.forgot_just_now = excuses.forgot_just_now, False
+        found, store.has_changed = self._invariants(store.now_us, forgot)
         if found is None:
             return
         created, problems, facts, revision, parked, again = _decode(found)
@@ -137,7 +137,8 @@ class Checks:
         if problems:
             self.broken("state", f"after {what} of {process}: {'; '.join(problems[:5])}")
         for code, leases, concurrency, rate in facts:
-            if concurrency and leases > max(int(concurrency), self._leases.get(code, 0)):
+            # A limit that was lowered lets what runs finish; what had finished runs again where Redis forgot that.
+            if concurrency and leases > max(int(concurrency), self._leases.get(code, 0)) and not forgot:
                 self.broken(
                     "concurrency",
                     f"{leases} leases in pool {code} of concurrency {concurrency} after {what} of {process}",
@@ -226,19 +227,13 @@ class Checks:
             return
         message = self._messages[transfer.message_id]
         group = self._groups[message.group]
-        if message.id in self._perhaps_parked:
-            self.broken("order", self._perhaps_parked[message.id])
         if not self._promises_order(group):
             return
         for earlier in self._in_group[message.group, message.is_high][: self._place[message.id]]:
             if not self._is_through(earlier):
                 kind = self._kind[group.queue]
                 text = f"{message.id} of group {group.name} ({kind}, pool {group.pool}) was accepted before {earlier}"
-                if "park" in self._excuses.policies[group.pool]:
-                    # The worker may have put it aside and gone on: Redis hears of it with the next call.
-                    self._perhaps_parked.setdefault(earlier, text)
-                else:
-                    self.broken("order", text)
+                self.broken("order", text)
                 return
 
     def _is_repeated(self, transfer: Transfer) -> None:
@@ -273,6 +268,7 @@ class Checks:
             kind in ("jetstream", "activemq")
             and policies <= {"hold", "park"}
             and not self._excuses.ever_forgot
+            and not self._excuses.owned_twice
             # It is waited for no longer; what a dead owner of JetStream was given, for its visibility alone.
             and self._excuses.late_ms <= (0 if kind == "jetstream" else AWAY_GRACE_MS)
             and group.pool not in self._excuses.moved

@@ -269,6 +269,7 @@ def _redis_clock(world: World, chance: random.Random) -> str:
         # Permits and leases end before their time. A step back ends none, and passes no limit.
         world.excuses.forgot_s = world.excuses.ended_s = world.loop.now_s
         world.excuses.late_ms += step_ms
+        world.excuses.owned_twice |= step_ms >= world.scenario.ttl_ms / 3
     return f"steps by {step_ms / 1000} s"
 
 

@@ -137,15 +137,20 @@ class Scenario:
         ill = {group.name: group for group in self.groups if group.origin in sick}
         # What cannot be delivered takes permits of a rate too. Where it alone keeps a pool busy for as long as that
         # puts off what does not fit, nothing else is sure to find room when it comes again; nor in a pool that a share
-        # fills, as that goes in whole or not at all.
+        # fills, as that goes in whole or not at all, where it comes again itself and does not rest in the pool.
         busy_s: defaultdict[str, float] = defaultdict(float)
+        comes_again: set[str] = set()
+        rests = {p.code: p.on_failure in ("hold", "park") for p in self.pools}
         for message in self.messages:
             if group := ill.get(message.group):
                 busy_s[group.pool] += latency_s[group.origin]
+                if not (rests[group.pool] if group.mode is None else group.mode == "BLOCK_ON_ERROR"):
+                    comes_again.add(group.pool)
         taken = {
             p.code
             for p in self.pools
-            if busy_s[p.code] > (0 if p.rate or p.capacity <= SHARE else QUEUE_FULL_RETRY_S * p.concurrency)
+            if busy_s[p.code] > (0 if p.rate else QUEUE_FULL_RETRY_S * p.concurrency)
+            or (p.capacity <= SHARE and p.code in comes_again)
         }
         return frozenset(g.name for g in self.groups if g.name not in ill and g.pool not in taken)
 
