@@ -108,7 +108,7 @@ def running_sentinels(
         for number, port in enumerate(found.ports):
             conf = directory / f"sentinel-{number}.conf"
             conf.write_text(_conf(port, first.port, password, sentinel_password, directory))
-            command = [_program("redis-sentinel"), str(conf)]
+            command = [_program("redis-server"), str(conf), "--sentinel"]
             process = stack.enter_context(_running(command, directory / f"sentinel-{number}.log"))
             found.sentinels.append(process)
 
