@@ -71,8 +71,9 @@ class Excuses:
         self.configured_s = -1e9
         self.rivals = 0
         self.put_aside: set[str] = set()
-        self.void_acks: dict[str, set[str]] = {}
-        """By queue, what was acked under an older handle: SQS deletes none of it, and JetStream may show it by then."""
+        self.void_acks: dict[str, dict[str, str]] = {}
+        """By queue, broker id and message of what was acked under an older handle: SQS deletes none of it, and
+        JetStream may show it by then."""
 
 
 class Checks:
@@ -243,7 +244,7 @@ class Checks:
         if transfer.is_over:
             return  # an earlier attempt, given up at its deadline and acted on after the one that followed it
         queue = self._groups[self._messages[transfer.message_id].group].queue
-        if not self._excuses.void_acks.get(queue):
+        if transfer.message_id not in self._excuses.void_acks.get(queue, {}).values():
             text = f"{transfer.message_id} was accepted again, by {transfer.http.process}, and no fault explains it"
             self.broken("twice", text)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Depth, Held, Received
 from tests.simulation.clock import BEGAN_S
@@ -61,9 +63,12 @@ class Broker(Host):
         self.messages: dict[int, Stored] = {}
         self.clock_offset_ms = 0.0
         self.next_seq = 1
-        self.void_acks: set[str] = set()
-        """Acked under a handle that was not the newest: what was shown under that one may be taken anew."""
+        self.void_acks: dict[str, str] = {}
+        """Broker id → message, of what was acked under a handle that was not the newest: that one may be taken anew."""
         self._waiters: list[asyncio.Future[None]] = []
+
+    def acked_in_vain(self, one: Stored) -> None:
+        self.void_acks[str(one.seq)] = msgspec.json.decode(one.body)["id"]
 
     def refusal(self) -> Exception:
         return SourceUnavailable(f"queue {self.name} is away")

@@ -35,7 +35,7 @@ class JetStreamBroker(Broker):
             return conclusion.delay_ms is None
         if conclusion.delay_ms is None:
             if conclusion.receipt != f"{one.seq}.{one.shown}":
-                self.void_acks.add(str(one.seq))  # its newest showing is on its way to somebody
+                self.acked_in_vain(one)  # its newest showing is on its way to somebody
             del self.messages[one.seq]
         else:
             one.visible_ms = self.now_ms() + conclusion.delay_ms

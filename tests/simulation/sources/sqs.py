@@ -38,7 +38,7 @@ class SqsBroker(Broker):
             return False  # an expired receipt is refused
         if not is_newest:
             if conclusion.delay_ms is None:
-                self.void_acks.add(str(one.seq))
+                self.acked_in_vain(one)
             return conclusion.delay_ms is None and not self.is_fifo  # says yes, and does nothing
         if conclusion.delay_ms is None:
             del self.messages[one.seq]
