@@ -116,8 +116,7 @@ class Admission:
             if order := r.order(self._source):
                 key = f"{self._queue.name}{SEP}{r.received.broker_id}"
                 by_pool.setdefault(r.pool, []).append((order[0], r.lane, key))
-        for code, messages in by_pool.items():
-            await self._submitter.expect_no_more(code, messages)
+        await self._submitter.expect_no_more(by_pool)
 
     async def _bury(self, malformed: list[Malformed]) -> None:
         """Keep them before they are acked: a crash between the two keeps them twice, never not at all."""

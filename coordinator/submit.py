@@ -137,14 +137,24 @@ class Submitter:
             raise errors[0]
         return returned
 
-    async def expect_no_more(self, code: str, messages: list[tuple[str, str, str]]) -> None:
-        """Copies of (tier, lane, key) that were acked. Where their pool does not answer its lanes wait their time."""
-        if code in self._late:
+    async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str]]]) -> None:
+        """Copies of (tier, lane, key) that were acked. In a pool that does not answer they are waited for in vain, for
+        twice the grace of what is away."""
+        calls = [
+            asyncio.create_task(self._expect_no_more(code, messages))
+            for code, messages in by_pool.items()
+            if code not in self._late
+        ]
+        if not calls:
             return
         try:
-            await self._pool(code).expect_no_more(messages)
-        except StateUnavailable as error:
-            log.warning("pool %s does not answer: %s", code, error)
+            done, pending = await asyncio.wait(calls, timeout=PATIENCE_S)
+        except asyncio.CancelledError:
+            await _end(calls)
+            raise
+        self._catching_up |= pending
+        for call in done:
+            call.result()
 
     def is_late(self, code: str) -> bool:
         return code in self._late
@@ -219,6 +229,7 @@ class Submitter:
                     await self.give_back(returned)
             if not self._late[code] and code not in self._unfenced:
                 del self._late[code]
+                self._silent_since_s.pop(code, None)
                 log.info("pool %s answers again", code)
                 return
             if not self._ours():
@@ -249,6 +260,12 @@ class Submitter:
                 raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:
                 raise Disordered(f"{text}: it is out with its last owner")
+
+    async def _expect_no_more(self, code: str, messages: list[tuple[str, str, str]]) -> None:
+        try:
+            await self._pool(code).expect_no_more(messages)
+        except StateUnavailable as error:
+            log.warning("pool %s does not answer: %s", code, error)
 
     async def _left_for_fenced(self) -> dict[str, list[Tracked]]:
         """By pool. One that has fallen silent again is fenced anew before it is looked at."""

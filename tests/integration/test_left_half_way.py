@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from coordinator import phantoms
+from coordinator.answers import PATIENCE_S
 from coordinator.hand_back import hand_back
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
@@ -18,7 +19,7 @@ from fleet.sources.base import Held
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
-from fleet.state.queue import Queue
+from fleet.state.queue import Queue, Tracked
 from fleet.state.warnings import Warnings
 from tests.acceptance.intake import SourceWithoutGroups, received
 from tests.integration.owner import Owner, Silence, owning
@@ -169,6 +170,43 @@ async def test_one_that_is_silent_again_holds_up_the_take_over_of_no_other(
         again.over.set()
         await eventually(lambda: not heir.submitter.is_late("P"))
     assert len(source.nacked) == 2
+
+
+async def test_whoever_was_late_is_not_taken_for_silent_any_more(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Pool(client, "OTHER").configure("1", PoolSettings(10, 200, on_failure="hold"))
+    silence, source = Silence(monkeypatch, "submit", "fence", of=("P", "OTHER")), SourceWithoutGroups()
+    async with owning(client, "older", source) as older:
+        await older.take(1)
+        await older.take(2, pool="OTHER")
+    async with owning(client, "heir", source) as heir:
+        real, failures = Queue.all_tracked, [StateUnavailable("once")]
+
+        async def all_tracked(queue: Queue) -> AsyncIterator[list[Tracked]]:
+            if failures:
+                await asyncio.sleep(0.05)
+                raise failures.pop()
+            async for page in real(queue):
+                yield page
+
+        monkeypatch.setattr(Queue, "all_tracked", all_tracked)
+        silence.over.set()
+        await eventually(lambda: not heir.submitter._late)
+        assert not failures
+        assert heir.submitter._silent_since_s == {}
+
+
+async def test_a_copy_for_a_pool_that_hangs_holds_up_no_other(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await Pool(client, "OTHER").configure("1", PoolSettings(10, 200, on_failure="hold"))
+    first, copy, other = (received(name, id=id_, poolCode=pool, messageGroupId="g") for name, id_, pool in
+                          (("b1", "m1", "P"), ("b2", "m1", "P"), ("b3", "m3", "OTHER")))  # fmt: skip
+    silence = Silence(monkeypatch, "expect_no_more", hangs=True)
+    async with owning(client) as owner, silence.at_most():
+        await owner.admission.admit([first])
+        async with asyncio.timeout(2 * PATIENCE_S):
+            await owner.admission.admit([copy, other])
+        assert await drain(Pool(client, "OTHER")) == ["b3"]
 
 
 async def test_a_copy_that_was_away_holds_its_group_up_no_longer(client: Client) -> None:

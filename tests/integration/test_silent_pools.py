@@ -40,7 +40,7 @@ async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
     client: Client, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
     silence = Silence(monkeypatch, "submit", "fence", "held", hangs=hangs)
-    async with owning(client) as owner:
+    async with owning(client) as owner, silence.at_most():
         await owner.take(1, 2)
         await owner.take(3)
         await owner.take(8, pool="OTHER")

@@ -108,7 +108,9 @@ class ModelPool:
             if taken is None:
                 for entry in entries[first:]:
                     if entry.key not in self.entries and keeps_order(entry, self.on_failure):
-                        away.turned_away(tier_and_lane(entry), entry.key, self.pool_now_ms + FULL_MS)
+                        before = away.before(tier_and_lane(entry))
+                        by_ms = self.pool_now_ms + FULL_MS if not before or before[0] == entry.key else 0
+                        away.turned_away(tier_and_lane(entry), entry.key, by_ms)
                 break
             accepted += len(part)
             cascaded |= {first + i for i in taken[0]}

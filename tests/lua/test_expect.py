@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fleet.state.pool import AWAY_GRACE_MS, Pool
-from tests.lua.stage import OWNER_EPOCH, Stage
-from tests.lua.test_away import come
+from tests.lua.stage import OWNER_EPOCH, Stage, drain, submit
+from tests.lua.test_away import come, of_group
 
 
 async def expect(pool: Pool, *names: str, owner_epoch: str = OWNER_EPOCH) -> bool:
@@ -29,6 +29,21 @@ async def test_what_is_expected_once_more_is_given_its_time_anew(stage: Stage) -
     assert set((await come(pool, 2)).behind) == {0}
     stage.advance(AWAY_GRACE_MS)
     assert set((await come(pool, 2)).behind) == {0}, "and its second chance"
+
+
+async def test_what_never_comes_is_given_up_in_a_pool_that_is_full_now_and_then(stage: Stage) -> None:
+    pool = await stage.pool(capacity=10, on_failure="hold")
+    await expect(pool, "g1")
+    for cycle in range(10):
+        stage.advance(AWAY_GRACE_MS // 3)
+        await submit(pool, of_group(*range(cycle * 100, cycle * 100 + 10), group="x"))
+        share = [*of_group(0, group=f"y{cycle}"), *of_group(2)]
+        assert (await pool.submit("q", OWNER_EPOCH, share)).accepted == 0
+        await drain(pool)
+        if not (await come(pool, 2)).behind:
+            break
+    assert 6 <= cycle < 9
+    assert await drain(pool) == ["g2"]
 
 
 async def test_an_older_owner_expects_nothing(stage: Stage) -> None:

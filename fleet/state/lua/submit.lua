@@ -73,7 +73,11 @@ local function note_refused(from, on_failure, due_ms)
     local base = 7 + (i - 1) * FIELDS
     if keeps_order(ARGV[base + 2], ARGV[base + 5], on_failure)
       and redis.call('HEXISTS', entries, ARGV[base + 1]) == 0 then
-      note_away(ARGV[base + 3] .. ARGV[base + 2], ARGV[base + 1], due_ms)
+      local name, key = ARGV[base + 3] .. ARGV[base + 2], ARGV[base + 1]
+      local mark = mark_of(name)
+      -- What waits for the first that is away does not put off the end of that wait: the pool may be full for ever.
+      local first = mark.keys[mark.at]
+      note_away(name, key, (not first or first == key) and due_ms or 0)
     end
   end
 end
