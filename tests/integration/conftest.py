@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 
 import pytest
 
+from fleet.cli.base import run_command
+from fleet.cli.main import fleet as fleet_command
 from fleet.jobs.store import JobStore
+from fleet.sources import open as opening
 from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.integration.job_store_world import Hand, a_store
 from tests.integration.nats_world import Place
+from tests.servers import RedisServer
 
 _numbers = count(1)
+
+
+@pytest.fixture
+def fleet(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command in this process: its exit code, and what it printed."""
+    monkeypatch.setenv("FLEET_REDIS_URL", redis_server.url)
+    monkeypatch.setattr(opening, "_around", opening._around)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fleet", *arguments])
+        code = run_command(fleet_command)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
 
 
 @pytest.fixture

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 
 import pytest
 
-from fleet.cli.base import run_command
-from fleet.cli.main import fleet as fleet_command
-from fleet.sources import open as opening
-from tests.servers import RedisServer
-
 TARGET = ("--target", "http://127.0.0.1:9/")
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def fleet(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command in this process: its exit code, and what it printed."""
-    monkeypatch.setenv("FLEET_REDIS_URL", redis_server.url)
-    monkeypatch.setattr(opening, "_around", opening._around)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fleet", *arguments])
-        code = run_command(fleet_command)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def purged(fleet: Run, name: str) -> int:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fleet.cli.base import run_command
-from fleet.cli.main import fleet as fleet_command
 from fleet.config import canonical, parse_router_config
 from fleet.server.health import judge
-from fleet.sources import open as opening
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.status import Status, status
@@ -29,21 +25,6 @@ READING = (
 )  # fmt: skip
 CODES = ["NOREPLICAS", "MISCONF", "READONLY"]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def fleet(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command in this process: its exit code, and what it printed."""
-    monkeypatch.setenv("FLEET_REDIS_URL", redis_server.url)
-    monkeypatch.setattr(opening, "_around", opening._around)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fleet", *arguments])
-        code = run_command(fleet_command)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 async def settle_in(url: str, directory: Path, *, ttl_ms: int) -> None:
