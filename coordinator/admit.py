@@ -99,7 +99,7 @@ class Admission:
         if over:
             self._check_lease()
             done = await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
-            await self._expect_no_more([r for r, t in over if t.verdict == "requeued"])
+            await self._expect_no_more(seen)
             # One whose new handle expired as well stays remembered, or it would be delivered when it comes next.
             settled = [
                 (r.received.broker_id, t.token)
@@ -109,13 +109,20 @@ class Admission:
             if settled:
                 await self._queue.untrack(settled)
 
-    async def _expect_no_more(self, copies: list[Routed]) -> None:
+    async def _expect_no_more(self, seen: Share) -> None:
         """A copy may have been away beside the one that is under way, and what is newer of its lane waits for it."""
-        by_pool: dict[str, list[tuple[str, str, str]]] = {}
-        for r in copies:
-            if order := r.order(self._source):
-                key = f"{self._queue.name}{SEP}{r.received.broker_id}"
-                by_pool.setdefault(r.pool, []).append((order[0], r.lane, key))
+        by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
+        fresh: dict[tuple[str, str, str, str, str], str] = {}
+        for r, t in seen:
+            order = r.order(self._source)
+            if not order or t.verdict not in ("new", "requeued"):
+                continue
+            key = f"{self._queue.name}{SEP}{r.received.broker_id}"
+            of = (r.message.id, r.message.mediation_target, r.pool, order[0], r.lane)
+            if t.verdict == "new":
+                fresh[of] = key
+            else:
+                by_pool.setdefault(r.pool, []).append((order[0], r.lane, key, fresh.get(of, "")))
         await self._submitter.expect_no_more(by_pool)
 
     async def _bury(self, malformed: list[Malformed]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from coordinator.takeover import show_again
+from coordinator.takeover import expect, forget
 from fleet.alarms import Alarms
 from fleet.errors import FleetError, SourceError, StateUnavailable
 from fleet.sources.base import Source
@@ -59,5 +59,5 @@ async def _from_pool(client: Client, code: str, queue: Queue, source: Source) ->
         tokens = dict(recalled)
         tracked = await queue.tracked(list(tokens))
         ours = [one for one in tracked if one is not None and one.token == tokens[one.broker_id]]
-        handed += await show_again(client, queue, source, ours)
+        handed += await forget(queue, source, await expect(client, queue, ours))
     return handed

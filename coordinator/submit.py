@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S
 from coordinator.put_off import PutOff
 from coordinator.route import Routed
-from coordinator.takeover import drop, fence, lost_of
+from coordinator.takeover import expect, fence, forget, lost_of, still_lost
 from fleet.alarms import Alarms
 from fleet.errors import Disordered, Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
@@ -137,9 +137,11 @@ class Submitter:
             raise errors[0]
         return returned
 
-    async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str]]]) -> None:
-        """Copies of (tier, lane, key) that were acked. In a pool that does not answer they are waited for in vain, for
-        twice the grace of what is away."""
+    async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str, str]]]) -> None:
+        """Copies that were acked (`Pool.expect_no_more`).
+
+        In a pool that does not answer they are waited for in vain, for twice the grace of what is away.
+        """
         calls = [
             asyncio.create_task(self._expect_no_more(code, messages))
             for code, messages in by_pool.items()
@@ -248,20 +250,22 @@ class Submitter:
             left = await self._left_for_fenced()
             if code not in left:
                 raise StateUnavailable(f"pool {code} does not answer")
+            lost = await still_lost(self._queue, [one for share in left.values() for one in share])
+            # Should a pool fall silent here, all of this is done once more: nothing is forgotten yet.
+            lost = await expect(self._client, self._queue, lost)
             for each in left:
                 self._late[each].clear()
             self._unfenced -= left.keys()
             self._fenced -= left.keys()
-            lost = [one for share in left.values() for one in share]
             text = f"queue {self._queue.name}: what was left for pool {code} is not all shown again"
             try:
-                shown = await drop(self._client, self._queue, self._source, lost)
+                shown = await forget(self._queue, self._source, lost)
             except (StateUnavailable, SourceUnavailable) as error:
                 raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:
                 raise Disordered(f"{text}: it is out with its last owner")
 
-    async def _expect_no_more(self, code: str, messages: list[tuple[str, str, str]]) -> None:
+    async def _expect_no_more(self, code: str, messages: list[tuple[str, str, str, str]]) -> None:
         try:
             await self._pool(code).expect_no_more(messages)
         except StateUnavailable as error:

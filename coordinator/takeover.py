@@ -99,29 +99,24 @@ async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tra
 
 
 async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Have them come again. One that was settled between the two looks is not in that state any more, and stays."""
-    if not lost:
-        return 0
+    """Have them come again. Returns how many do at once."""
+    return await forget(queue, source, await expect(client, queue, await still_lost(queue, lost)))
+
+
+async def still_lost(queue: Queue, lost: list[Tracked]) -> list[Tracked]:
+    """One that was settled between the two looks is not in that state any more, and stays."""
     now = {t.broker_id: t for t in await queue.tracked([t.broker_id for t in lost]) if t is not None}
-    lost = [
+    return [
         t for t in lost if t.broker_id in now and (now[t.broker_id].token, now[t.broker_id].state) == (t.token, "t")
     ]
-    return await show_again(client, queue, source, lost)
 
 
-async def show_again(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """In the order in which they were taken, and before what is newer of their groups. Returns how many were."""
-    lost.sort(key=lambda tracked: int(tracked.token))
-    # Before they are forgotten: whoever ends in between leaves them for the next one to find.
-    await _expect(client, queue, lost)
-    gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
-    lost = [t for t in lost if t.broker_id in gone]
-    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
-    # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
-    return sum(known)
+async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Tracked]:
+    """In the order in which they were taken, and before what is newer of their groups.
 
-
-async def _expect(client: Client, queue: Queue, lost: list[Tracked]) -> None:
+    Before they are forgotten: whoever ends in between leaves them for the next one to find.
+    """
+    lost = sorted(lost, key=lambda tracked: int(tracked.token))
     by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
     for t in lost:
         if t.order:
@@ -132,3 +127,15 @@ async def _expect(client: Client, queue: Queue, lost: list[Tracked]) -> None:
             part = messages[first : first + _EXPECTED_AT_ONCE]
             if not await Pool(client, code, now_ms=queue.now_ms).expect(queue.name, queue.epoch, part):
                 raise Fenced(f"queue {queue.name} has another owner")
+    return lost
+
+
+async def forget(queue: Queue, source: Source, lost: list[Tracked]) -> int:
+    """What is expected is shown again. Returns how many were."""
+    if not lost:
+        return 0
+    gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
+    lost = [t for t in lost if t.broker_id in gone]
+    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
+    # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
+    return sum(known)

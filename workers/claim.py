@@ -406,7 +406,8 @@ class PoolLink:
         try:
             held = list(self.leases.values())
             asked_at_ms = self._clock.boot_ms()
-            lost = set(await self.pool.renew([(lease.group, lease.epoch) for lease in held], ttl_ms=self._ttl_ms))
+            known = [(lease.group, lease.epoch) for lease in held]
+            lost = set(await self.pool.renew(self._worker, known, ttl_ms=self._ttl_ms))
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             for lease in held:
                 if self.leases.get(lease.group) is not lease:

@@ -47,12 +47,14 @@ _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 def settle(lease: GroupLease, outcome: Outcome) -> bool:
     """Owe the outcome to the pool. True if the lease goes on with its next message."""
     match outcome:
-        case Delivered() | Rejected():
-            # Rejected is acked too: an endpoint that answers 404 today would do so for ever.
+        case Delivered():
             return _go_on(lease, ACK)
+        case Rejected():
+            # Acked too: an endpoint that answers 404 today would do so for ever.
+            return _give_up(lease, ACK)
         case Uncallable(reason=reason):
             # Kept: nobody has had it, and with another URL it can be sent again.
-            return _put_aside(lease, reason)
+            return _give_up(lease, park(_letter(lease, reason)))
         case Failed(retry_s=seconds, status=status, reason=reason):
             # Busy says nothing of the message: it is no reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
@@ -75,7 +77,7 @@ def _fail(lease: GroupLease, delay_s: int, reason: str, *, counts: bool) -> bool
         case "skip":
             return _go_on(lease, nack(delay_s * 1000))
         case "park" if counts and lease.entry.tries + 1 >= policy.park_after:
-            return _put_aside(lease, reason)
+            return _give_up(lease, park(_letter(lease, reason)))
         case "hold" | "park":
             delay_ms = delay_s * 1000
             lease.link.end(lease, held(delay_ms) if counts else str(delay_ms))
@@ -96,9 +98,9 @@ def _go_on(lease: GroupLease, verdict: str) -> bool:
     return False
 
 
-def _put_aside(lease: GroupLease, reason: str) -> bool:
-    """What is newer of its group waits until its pool knows of that: if it never did, this one would come after."""
-    item = outbox_item(lease.entry, park(_letter(lease, reason)))
+def _give_up(lease: GroupLease, verdict: str) -> bool:
+    """What is newer of its group waits until its pool knows of that: if it never did, this one would be sent after."""
+    item = outbox_item(lease.entry, verdict)
     lease.at += 1
     lease.link.end(lease).items.append(item)
     return False

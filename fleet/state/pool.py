@@ -183,9 +183,9 @@ class Pool:
         waits = {i - 1: int(ms) for i, ms in zip(behind[0::2], behind[1::2], strict=True)}
         return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded), waits)
 
-    async def renew(self, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+    async def renew(self, worker: str, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
         """Keep (group, epoch) leases; returns the groups that are lost."""
-        arguments: list[str | int] = [self.now_ms, ttl_ms]
+        arguments: list[str | int] = [self.now_ms, worker, ttl_ms]
         for group, epoch in held:
             arguments += (group, epoch)
         s = script("renew")
@@ -233,8 +233,8 @@ class Pool:
             arguments += message
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
-    async def expect_no_more(self, messages: Sequence[tuple[str, str, str]]) -> None:
-        """Of each (tier, lane, key): if it was expected it came, and is none to deliver."""
+    async def expect_no_more(self, messages: Sequence[tuple[str, str, str, str]]) -> None:
+        """Of each (tier, lane, key, instead): if it was expected it came, and is none to deliver, or that one is."""
         s = script("expect_no_more")
         arguments = [field for message in messages for field in message]
         await s(self.client, s.keys_of(self.keys), arguments)

@@ -225,3 +225,37 @@ async def test_a_copy_that_was_away_holds_its_group_up_no_longer(client: Client)
         assert await drain(pool) == ["b1"]
         await owner.admission.admit([newer])
         assert await drain(pool) == ["b3"]
+
+
+async def test_a_copy_that_comes_before_its_original_takes_its_place(client: Client) -> None:
+    pool = Pool(client, "SMALL")
+    await pool.configure("1", PoolSettings(10, 1, on_failure="hold"))
+    first, original, newer, copy = (received(name, id=id_, poolCode="SMALL", messageGroupId="g") for name, id_ in
+                                    (("b0", "m0"), ("b1", "m1"), ("b5", "m5"), ("b2", "m1")))  # fmt: skip
+    async with owning(client) as owner:
+        for one in (first, original, newer):
+            await owner.admission.admit([one])
+        await pool.configure("2", PoolSettings(10, 10, on_failure="hold"))
+        assert await drain(pool) == ["b0"]
+        await owner.admission.admit([copy, original, newer])
+        assert owner.source.acked == [original.handle]
+        assert await drain(pool) == ["b2", "b5"]
+
+
+async def test_a_pool_that_falls_silent_as_it_is_taken_over_late_is_taken_over_later(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, silence = SourceWithoutGroups(), Silence(monkeypatch, "submit", "fence")
+    again = Silence(monkeypatch, "expect")
+    async with owning(client, "older", source) as older:
+        await older.take(1, 2)
+    async with owning(client, "heir", source) as heir, again.at_most():
+        silence.over.set()
+        await eventually(lambda: again.met > 0)
+        assert (await heir.queue.tracked_count(), source.nacked) == (2, {})
+        again.over.set()
+        await eventually(lambda: not heir.submitter.is_late("P"))
+        await heir.take(3)
+        assert await drain(Pool(client, "P")) == []
+        await heir.take(1, 2, 3)
+        assert await drain(Pool(client, "P")) == ["1", "2", "3"]

@@ -48,7 +48,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "expect"
     assert await pool.expect(name, OWNER_EPOCH, [("r", "another", f"{name}{SEP}away", "hold")])
     yield "expect_no_more"
-    await pool.expect_no_more([("r", "another", f"{name}{SEP}away")])
+    await pool.expect_no_more([("r", "another", f"{name}{SEP}away", "")])
     yield "submit"
     assert (await pool.submit(name, OWNER_EPOCH, messages)).accepted == 2
     yield "room"
@@ -56,7 +56,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "exchange"
     claimed = await claim_one(pool, chunk=2)
     yield "renew"
-    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
     yield "exchange"
     done = settlement(claimed)
     assert (await settle(pool, done, call=7)).refused == set()

@@ -197,7 +197,7 @@ class ModelPool:
         over = len(self.leases) - self.concurrency
         for i, settlement in enumerate(settlements):
             lease = self.leases.get(settlement.group)
-            if lease is None or str(lease.epoch) != settlement.epoch:
+            if lease is None or (str(lease.epoch), lease.worker) != (settlement.epoch, worker):
                 refused.add(i)
                 continue
             if self.rate is not None and lease.epoch <= self.unrated and call not in outbox:
@@ -325,11 +325,15 @@ class ModelPool:
                 self.permits.append(self.now_ms)
         return granted
 
-    def renew(self, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+    def renew(self, worker: str, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
         lost = []
         for group, epoch in held:
             lease = self.leases.get(group)
-            if lease is None or str(lease.epoch) != epoch or lease.deadline_ms <= self.pool_now_ms:
+            if (
+                lease is None
+                or (str(lease.epoch), lease.worker) != (epoch, worker)
+                or lease.deadline_ms <= self.pool_now_ms
+            ):
                 lost.append(group)
             else:
                 lease.deadline_ms = self.pool_now_ms + ttl_ms

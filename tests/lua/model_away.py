@@ -18,6 +18,8 @@ class Expected:
     by_ms: int
     second_since_ms: int | None = None
     """Since when they are given a second time to come: the clock may have stepped."""
+    came: set[str] = field(default_factory=set)
+    """Those that did meanwhile, before their turn."""
 
 
 def tier_and_lane(entry: Entry) -> str:
@@ -66,8 +68,8 @@ class AwayOfCall:
                 if since_ms is None:
                     self._late.add(name)
                 elif self._now_ms > since_ms + GRACE_MS:
-                    expected = None
-                    del self._away.lanes[name]
+                    kept = [key for key in expected.keys if key in expected.came]
+                    expected = self._away.lanes[name] = Expected(kept, self._now_ms)
         return expected
 
     def before(self, name: str) -> list[str]:
@@ -87,6 +89,7 @@ class AwayOfCall:
         expected.keys = [key for key in expected.keys if key not in gone]
         expected.by_ms = max(expected.by_ms, self._now_ms)
         expected.second_since_ms = None
+        expected.came.clear()
         self._late.discard(name)
 
     def turned_away(self, name: str, key: str, by_ms: int) -> None:
@@ -95,6 +98,8 @@ class AwayOfCall:
             expected = self._away.lanes[name] = Expected([], self._now_ms)
         if key not in expected.keys:
             expected.keys.append(key)
+        if name in self._late or expected.second_since_ms is not None:
+            expected.came.add(key)
         expected.by_ms = max(expected.by_ms, by_ms)
 
     def end(self) -> None:

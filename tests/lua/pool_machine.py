@@ -136,7 +136,7 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.claims))
     @rule(worker=WORKERS, data=st.data())
     def settle(self, worker: str, data: Any) -> None:
-        chosen = data.draw(st.lists(st.sampled_from(self.lively()), min_size=1, max_size=3, unique_by=id))
+        chosen = data.draw(st.lists(st.sampled_from(self.lively(worker)), min_size=1, max_size=3, unique_by=id))
         settlements = [self.settlement(claimed, data) for claimed in chosen]
         trims = sorted(self.model.outboxes.get(worker, ()))
         trims = data.draw(st.sampled_from([[], trims[:1], trims]))
@@ -148,9 +148,9 @@ class PoolMachine(RuleBasedStateMachine):
         if settlements:
             self.last = worker, self.calls, settlements
 
-    def lively(self) -> list[Claim]:
-        """The leases that are held, and some that are not any more."""
-        held = {(group, str(lease.epoch)) for group, lease in self.model.leases.items()}
+    def lively(self, worker: str) -> list[Claim]:
+        """The leases that it holds, and some that it does not, or not any more."""
+        held = {(group, str(lease.epoch)) for group, lease in self.model.leases.items() if lease.worker == worker}
         return [c for c in self.claims if (c.group, c.epoch) in held] + self.claims[:1]
 
     def settlement(self, claimed: Claim, data: Any) -> Settlement:
@@ -234,11 +234,11 @@ class PoolMachine(RuleBasedStateMachine):
             claimed.entries = claimed.entries[len(settlement.items) :]
 
     @precondition(lambda self: bool(self.claims))
-    @rule(data=st.data())
-    def renew(self, data: Any) -> None:
-        chosen = data.draw(st.lists(st.sampled_from(self.lively()), min_size=1, max_size=3, unique_by=id))
+    @rule(worker=WORKERS, data=st.data())
+    def renew(self, worker: str, data: Any) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.lively(worker)), min_size=1, max_size=3, unique_by=id))
         held = [(claimed.group, claimed.epoch) for claimed in chosen]
-        assert self.run(self.pool.renew(held, ttl_ms=TTL_MS)) == self.model.renew(held, ttl_ms=TTL_MS)
+        assert self.run(self.pool.renew(worker, held, ttl_ms=TTL_MS)) == self.model.renew(worker, held, ttl_ms=TTL_MS)
 
     @rule(ms=st.sampled_from([1, 499, 500, 3000, TTL_MS - 1, TTL_MS, 40_499, 60_999, 600_000]))
     def advance(self, ms: int) -> None:

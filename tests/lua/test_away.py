@@ -148,6 +148,33 @@ async def test_a_group_goes_on_when_what_was_away_does_not_come_again(stage: Sta
     assert await stage.client.exists(pool.keys.away, pool.keys.away_lane + "rg") == 0
 
 
+async def test_what_waited_for_what_never_comes_keeps_its_order(stage: Stage) -> None:
+    pool = await a_tail_away(stage)
+    stage.advance(5_000)
+    await drain(pool)
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 6, 7, 8)).behind) == {0, 1, 2}, "5 is late"
+    assert await stage.client.exists(pool.keys.away_lane + "xrg")
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 8)).behind) == {0}, "5 is given up, and 6 and 7 came before 8"
+    assert set((await come(pool, 7)).behind) == {0}
+    assert (await come(pool, 6, 7, 8)).behind == {}
+    assert await drain(pool) == ["g6", "g7", "g8"]
+    assert await stage.client.exists(*(pool.keys.away_lane + name for name in ("rg", "xrg")), pool.keys.away) == 0
+
+
+async def test_what_waited_and_was_lost_then_is_given_up_as_well(stage: Stage) -> None:
+    pool = await a_tail_away(stage)
+    stage.advance(5_000)
+    await drain(pool)
+    stage.advance(AWAY_GRACE_MS + 1)
+    await come(pool, 6)
+    for _ in range(3):
+        assert set((await come(pool, 7)).behind) == {0}
+        stage.advance(AWAY_GRACE_MS + 1)
+    assert (await come(pool, 7, 8)).behind == {}
+
+
 async def test_a_clock_that_steps_forward_makes_nobody_late(stage: Stage) -> None:
     pool = await a_tail_away(stage)
     stage.advance(3_600_000)

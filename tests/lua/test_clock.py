@@ -62,7 +62,7 @@ async def test_a_lease_that_is_held_can_be_renewed_and_settled(stage: Stage) -> 
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
     stage.advance(-HOUR_MS)
-    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert (await settle(pool, settlement(claimed))).refused == set()
 
 
@@ -71,7 +71,7 @@ async def test_a_lease_that_is_renewed_before_the_next_call_of_a_worker_is_held_
     await submit(pool, in_group(2))
     claimed = await claim_one(pool, worker="holder")
     stage.advance(-HOUR_MS)
-    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("holder", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert await claim(pool, worker="other") == []
     stage.advance(TTL_MS - 1)
     assert await claim(pool, worker="other") == []

@@ -56,9 +56,15 @@ async def test_an_older_owner_expects_nothing(stage: Stage) -> None:
 async def test_a_copy_that_came_and_was_acked_is_expected_no_more(stage: Stage) -> None:
     pool = await stage.pool(on_failure="hold")
     await expect(pool, "g1", "g2", "g3")
-    await pool.expect_no_more([("r", "g", "q\x1fg2"), ("h", "g", "q\x1fg1"), ("r", "other", "q\x1fg1")])
+    await pool.expect_no_more([("r", "g", "q\x1fg2", ""), ("h", "g", "q\x1fg1", ""), ("r", "other", "q\x1fg1", "")])
     assert (await come(pool, 1, 3, 4)).behind == {}
+    await expect(pool, "g5", "g6", "g7", "g8")
+    await pool.expect_no_more([("r", "g", "q\x1fg6", "q\x1fg10"), ("r", "g", "q\x1fg7", "q\x1fg5")])
+    assert (await come(pool, 5, 10, 8)).behind == {}
+    await expect(pool, "g11", "g12", "g13")
+    await pool.expect_no_more([("r", "g", "q\x1fg11", "q\x1fg13")])
+    assert (await come(pool, 13, 12)).behind == {}, "it stood behind another, and takes the place of its copy"
     await expect(pool, "g5")
-    await pool.expect_no_more([("r", "g", "q\x1fg5")])
+    await pool.expect_no_more([("r", "g", "q\x1fg5", "")])
     assert (await come(pool, 6)).behind == {}
     assert await stage.client.exists(pool.keys.away, pool.keys.away_lane + "rg") == 0

@@ -130,7 +130,7 @@ async def test_a_skipped_message_lets_its_group_go_on_under_the_same_lease(stage
     answer = await settle(pool, Settlement("g", claimed.epoch, [skipped], "keep"))
     assert not answer.refused
     assert await outboxed(pool) == [skipped]
-    assert await pool.renew([("g", claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [("g", claimed.epoch)], ttl_ms=TTL_MS) == []
 
 
 async def test_a_parked_message_is_acked_and_put_aside_whole(stage: Stage) -> None:

@@ -83,7 +83,7 @@ async def test_a_renewed_lease_lives_on(stage: Stage) -> None:
     claimed = await claim_one(pool)
     for _ in range(3):
         stage.advance(TTL_MS - 1)
-        assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+        assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert await claim(pool, worker="other") == []
     assert (await settle(pool, settlement(claimed))).refused == set()
 
@@ -93,7 +93,7 @@ async def test_a_lapsed_lease_cannot_be_renewed_even_before_it_is_reaped(stage: 
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
     stage.advance(TTL_MS)
-    assert await pool.renew([(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
+    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
     assert groups(await claim(pool, worker="other")) == ["g"]
 
 
@@ -104,9 +104,20 @@ async def test_a_lease_is_renewed_only_under_its_epoch(stage: Stage) -> None:
     known, lost = await claim(pool, 2)
     stage.advance(TTL_MS // 2)
     held = [(known.group, known.epoch), (lost.group, str(int(lost.epoch) - 7))]
-    assert await pool.renew(held, ttl_ms=TTL_MS) == [lost.group]
+    assert await pool.renew("w", held, ttl_ms=TTL_MS) == [lost.group]
     stage.advance(TTL_MS // 2)
     assert groups(await claim(pool, 5, worker="other")) == [lost.group]
+
+
+async def test_a_lease_is_its_workers_alone_as_epochs_may_be_given_twice(stage: Stage) -> None:
+    # Where Redis's clock steps back and a failover then forgets the last epochs: seed 601088.
+    pool = await stage.pool()
+    await submit(pool, in_group(2))
+    claimed = await claim_one(pool, worker="holder")
+    assert await pool.renew("other", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
+    answer = await settle(pool, settlement(claimed), worker="other", want=1)
+    assert (answer.refused, answer.claims, await outboxed(pool, "other")) == ({0}, [], [])
+    assert (await settle(pool, settlement(claimed), worker="holder")).refused == set()
 
 
 async def test_renewal_lists_every_group_that_is_lost(stage: Stage) -> None:
@@ -115,12 +126,12 @@ async def test_renewal_lists_every_group_that_is_lost(stage: Stage) -> None:
     released, kept, third = await claim(pool, 3)
     await settle(pool, settlement(released))
     held = [(c.group, c.epoch) for c in (released, kept, third)] + [("never", "1")]
-    assert await pool.renew(held, ttl_ms=TTL_MS) == ["g0", "never"]
+    assert await pool.renew("w", held, ttl_ms=TTL_MS) == ["g0", "never"]
 
 
 async def test_renewing_nothing_loses_nothing(stage: Stage) -> None:
     pool = await stage.pool()
-    assert await pool.renew([], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [], ttl_ms=TTL_MS) == []
 
 
 async def test_thousands_of_leases_are_renewed_in_one_call(stage: Stage) -> None:
@@ -128,6 +139,6 @@ async def test_thousands_of_leases_are_renewed_in_one_call(stage: Stage) -> None
     await submit(pool, in_groups(9_000))
     claims = await claim(pool, 9_000)
     stage.advance(TTL_MS - 1)
-    assert await pool.renew([(c.group, c.epoch) for c in claims], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(c.group, c.epoch) for c in claims], ttl_ms=TTL_MS) == []
     stage.advance(TTL_MS - 1)
     assert await claim(pool, 1) == []

@@ -140,7 +140,7 @@ BREAKAGES: dict[str, Breakage] = {
                 "            for link in list(self._links.values()):\n"
                 "                held = [(lease.group, lease.epoch) for lease in link.leases.values()]\n"
                 "                if held:\n"
-                "                    await link.pool.renew(held, ttl_ms=self._ttl_ms)\n"
+                "                    await link.pool.renew(link._worker, held, ttl_ms=self._ttl_ms)\n"
                 "\n"
                 "    async def run(self) -> None:\n"
                 "        loop = asyncio.get_running_loop()\n"

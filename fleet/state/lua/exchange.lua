@@ -1,5 +1,5 @@
 -- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
--- WITH rest away clock rate wake
+-- WITH rest away clock rate wake holder
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
 -- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
 --   place: of the worker among those that hear of this pool (2: it is no home): the one at 0 says by `due_ms` when it looks next
@@ -149,12 +149,11 @@ local unrated = config[2] and tonumber(config[12] or 0) or 0
 local unpermitted = 0
 for i = 1, settlements do
   local plan, group, holder = plans[i], groups[i], holders[i]
-  local epoch, rest
-  if holder then epoch, rest = head_of(holder) end
+  local epoch, tier
+  if holder then epoch, tier = held_under(holder, worker) end
   if epoch ~= plan.epoch or released[group] then
     refused[#refused + 1] = i
   else
-    local tier = head_of(rest)
     local list = (tier == 'h' and high_group or regular_group) .. group
     local release, cascade_ms, batch, queue = plan.release, nil, nil, nil
     if string.find(release, SEP, 1, true) then
@@ -300,7 +299,7 @@ if take_groups > 0 then
       if tier == 'r' then listed = redis.call('LRANGE', regular_group .. group, 0, chunk - 1) end
       epoch = epoch + 1
       deadlines[2 * i - 1], deadlines[2 * i] = now + ttl_ms, group
-      holder[2 * i - 1], holder[2 * i] = group, text(epoch) .. SEP .. tier .. SEP .. worker
+      holder[2 * i - 1], holder[2 * i] = group, holder_of(epoch, tier, worker)
       tiers[i], counts[i] = tier, #listed
       for j = 1, #listed do keys[#keys + 1] = listed[j] end
     end

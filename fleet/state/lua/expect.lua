@@ -34,7 +34,7 @@ for i = 1, count do
 end
 for _, name in ipairs(names) do
   -- First: Redis may be full, and then a queue must find an owner all the same. A script that has written may go on.
-  redis.call('ZREM', away, second_chance(name))
+  end_chance(away, away_lane, name)
   send_away(away, away_lane, name, 'RPUSH', more[name], due_ms)
 end
 return 1

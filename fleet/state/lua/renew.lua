@@ -1,20 +1,21 @@
 -- renew: keep a worker's leases on groups of a pool, each known by its epoch.
--- WITH clock
+-- WITH clock holder
 -- KEYS leases owners settings
--- ARGV now_ms ttl_ms group epoch …
+-- ARGV now_ms worker ttl_ms group epoch …
 -- Returns the groups that are not held any more under that epoch
 local leases, owners, settings = unpack(KEYS)
-local now, ttl_ms = pool_time(ARGV[1], redis.call('HGET', settings, 'clock')), tonumber(ARGV[2])
+local worker, ttl_ms = ARGV[2], tonumber(ARGV[3])
+local now = pool_time(ARGV[1], redis.call('HGET', settings, 'clock'))
 -- Redis may be full, and then leases must not lapse: a script that has written may go on.
 redis.call('HDEL', owners, '')
 local groups = {}
-for i = 3, #ARGV, 2 do groups[#groups + 1] = ARGV[i] end
+for i = 4, #ARGV, 2 do groups[#groups + 1] = ARGV[i] end
 local holders = hmget_many(owners, groups)
 local kept, lost = {}, {}
 for i, group in ipairs(groups) do
   local deadline = holders[i] and redis.call('ZSCORE', leases, group)
   -- A lapsed lease stays lapsed: its holder has let go of it by its own clock.
-  if deadline and head_of(holders[i]) == ARGV[2 + 2 * i] and tonumber(deadline) > now then
+  if deadline and held_under(holders[i], worker) == ARGV[3 + 2 * i] and tonumber(deadline) > now then
     kept[#kept + 1], kept[#kept + 2] = now + ttl_ms, group
   else
     lost[#lost + 1] = group

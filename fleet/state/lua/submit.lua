@@ -42,14 +42,25 @@ local function mark_of(name)
     local due = any_away and redis.call('ZSCORE', away, name)
     local late = due and now > tonumber(due) + grace_ms
     local since = late and redis.call('ZSCORE', away, second_chance(name))
-    if due and not (since and now > tonumber(since) + grace_ms) then
-      mark.due, mark.keys = tonumber(due), redis.call('LRANGE', away_lane .. name, 0, -1)
-      mark.late = late and not since
-    elseif due then
-      mark.void = true -- its source lost or dropped it: the group goes on
+    if due then
+      mark.keys = redis.call('LRANGE', away_lane .. name, 0, -1)
+      mark.late, mark.since = late, since
+      mark.void = since and now > tonumber(since) + grace_ms
+      if mark.void then
+        -- Its source lost or dropped it. The group goes on with what came meanwhile, in its order.
+        local came = {}
+        for _, key in ipairs(redis.call('SMEMBERS', away_lane .. second_chance(name))) do came[key] = true end
+        local kept = {}
+        for _, key in ipairs(mark.keys) do
+          if came[key] then kept[#kept + 1] = key end
+        end
+        mark.keys = kept
+      else
+        mark.due = tonumber(due)
+      end
     end
-    mark.before = #mark.keys
-    mark.there = {}
+    mark.before = mark.void and 0 or #mark.keys
+    mark.there, mark.came = {}, {}
     for i = 1, #mark.keys do mark.there[mark.keys[i]] = true end
     marks[name] = mark
     names[#names + 1] = name
@@ -65,6 +76,7 @@ local function note_away(name, key, due_ms)
     mark.there[key] = true
     mark.keys[#mark.keys + 1] = key
   end
+  mark.came[#mark.came + 1] = key
   if due_ms > mark.due then mark.due, mark.changed = due_ms, true end
 end
 
@@ -87,12 +99,18 @@ local function write_marks()
     local mark = marks[name]
     if mark.void then redis.call('DEL', away_lane .. name) end
     if mark.at > 1 and mark.before > 0 then redis.call('LTRIM', away_lane .. name, mark.at - 1, -1) end
-    if mark.void or mark.at > 1 then redis.call('ZREM', away, second_chance(name)) end
-    if mark.late and mark.at == 1 then redis.call('ZADD', away, text(now), second_chance(name)) end
+    if mark.void or mark.at > 1 then
+      end_chance(away, away_lane, name)
+    elseif mark.late or mark.since then
+      if not mark.since then redis.call('ZADD', away, text(now), second_chance(name)) end
+      call_many('SADD', away_lane .. second_chance(name), mark.came)
+      redis.call('PEXPIRE', away_lane .. second_chance(name), AWAY_TTL_MS)
+    end
     if mark.at > #mark.keys then
       if mark.void or mark.before > 0 then redis.call('ZREM', away, name) end
     elseif #mark.keys > mark.before or mark.changed then
-      local more = { unpack(mark.keys, math.max(mark.at, mark.before + 1)) }
+      local more = {}
+      for i = math.max(mark.at, mark.before + 1), #mark.keys do more[#more + 1] = mark.keys[i] end
       send_away(away, away_lane, name, 'RPUSH', more, mark.due)
     end
   end

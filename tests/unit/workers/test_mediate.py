@@ -11,7 +11,7 @@ import pytest
 
 from fleet.delivery.breaker import Pass
 from fleet.delivery.client import BadUrl
-from fleet.outcome import Failed, Outcome, Uncallable
+from fleet.outcome import Failed, Outcome, Rejected, Uncallable
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Policy, Settlement
 from workers.claim import GroupLease
@@ -105,3 +105,9 @@ async def test_what_is_no_url_is_kept_as_a_dead_letter_before_its_group_goes_on(
     assert key == "q\x1fb0\x1f1"
     letter = msgspec.json.decode(verdict)
     assert (letter["messageId"], letter["reason"]) == ("m0", "no URL that could be called: too long")
+
+
+def test_what_is_rejected_is_known_to_redis_before_its_group_goes_on() -> None:
+    link = Link("return")
+    assert not settle(lease_of(link, messages=2), Rejected(404, "no")), "its worker may die"
+    assert (link.settled[0].release, link.settled[0].items) == ("ready", ["q\x1fb0\x1f1\x1fa"])

@@ -17,9 +17,14 @@ local function keeps_order(lane, value, on_failure)
 end
 
 -- Beside the name of a lane in `away`: since when what is late of it is given a second time to come. A clock that
--- stepped forward would make everything late at once.
+-- stepped forward would make everything late at once. Under that name its lane has a set, too: what came meanwhile.
 local function second_chance(name)
   return 'x' .. name
+end
+
+local function end_chance(away, away_lane, name)
+  redis.call('ZREM', away, second_chance(name))
+  redis.call('DEL', away_lane .. second_chance(name))
 end
 
 -- `push`: LPUSH for what stood before all that is away already (then the last comes first), RPUSH for what comes after.

@@ -1,0 +1,12 @@
+-- holder: who has the lease on a lane, and of which tier. An epoch alone does not say who: Redis gives the same one
+-- again where its clock stepped back and a failover then lost the last writes.
+
+local function holder_of(epoch, tier, worker)
+  return text(epoch) .. SEP .. tier .. SEP .. worker
+end
+
+-- The epoch and the tier, if this worker is the holder.
+local function held_under(holder, worker)
+  local epoch, tier, name = string.match(holder, '^([^\31]*)\31([^\31]*)\31(.*)$')
+  if name == worker then return epoch, tier end
+end
