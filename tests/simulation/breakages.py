@@ -74,12 +74,17 @@ BREAKAGES: dict[str, Breakage] = {
         only=("processes", "forgets"),
     ),
     "settle-without-epoch": Breakage(
-        what="exchange.lua takes any epoch",
+        what="exchange.lua takes any epoch, from anybody",
         changes=(
             Change(
                 "fleet/state/lua/exchange.lua",
                 "  if epoch ~= plan.epoch or released[group] then",
                 "  if not epoch or released[group] then",
+            ),
+            Change(
+                "fleet/state/lua/exchange.lua",
+                "  if holder then epoch, tier = held_under(holder, worker) end",
+                "  if holder then epoch, tier = string.match(holder, '^([^\\31]*)\\31([^\\31]*)') end",
             ),
         ),
         found_at=2,

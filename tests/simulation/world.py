@@ -310,8 +310,7 @@ class World:
 
     def _look(self) -> None:
         may_be_late = self.scenario.families & {"redis", "weather"}
-        leases = 1 + self.excuses.stepped_back
-        patience_s = leases * self.scenario.ttl_ms / 1000 + (LATEST_S if may_be_late else 2.0)
+        patience_s = self.scenario.ttl_ms / 1000 + (LATEST_S if may_be_late else 2.0)
         processes = [self.fleet.process(name) for name in self.fleet.running()]
         self.checks.on_look(
             [one for one in processes if one.is_stopped and self.loop.now_s - one.stopped_s > patience_s]
