@@ -34,7 +34,9 @@ from fleet.state.queue import Queue
 _WITHIN_S = 2.0
 _POOLS, _QUEUES = 64, 64
 _MESSAGES = 1000
-"""Looked at of each pool and each queue, at most."""
+"""Looked at of each pool and each queue, at most …"""
+_BODY_BYTES = 4 * 1024 * 1024
+"""… and of a queue no more once its bodies were that long."""
 _AT_ONCE = 8
 _BUSY_S = 0.5
 # What was given back last first: its groups are those that are ready last.
@@ -77,7 +79,7 @@ async def blocked(client: Client, config: RouterConfig, pools: Iterable[str] | N
     now_ms, breakers = await SharedBreakers(client).all()
     since_s = {view.origin: max(0, now_ms - view.since_ms) / 1000 for view in breakers}
     if not breakers or pools is None:
-        return [Blocked(view, since_s[view.origin]) for view in breakers]
+        return [Blocked(view, since_s[view.origin], is_whole=False) for view in breakers]
     sample = _Sample(client, config, set(since_s))
     await sample.take(sorted(pools))
     counts = sample.counts()
@@ -148,16 +150,17 @@ class _Sample:
     async def _queue(self, queue: QueueConfig) -> None:
         match queue.scheme:
             case "sqlite":
-                found = await asyncio.to_thread(_bodies, queue.uri)
+                found, is_whole = await asyncio.to_thread(_bodies, queue.uri)
                 for broker_id, body in found:
                     self._saw_body(queue.name, broker_id, body)
-                self.is_whole = self.is_whole and len(found) < _MESSAGES
+                self.is_whole = self.is_whole and is_whole
             case "fleet":
-                seen = 0
+                seen = length = 0
                 async for number, body in OwnQueue(self._client, name_of(queue.uri)).bodies():
                     self._saw_body(queue.name, number, body)
                     seen += 1
-                    if seen == _MESSAGES:
+                    length += len(body)
+                    if seen == _MESSAGES or length >= _BODY_BYTES:
                         self.is_whole = False
                         return
             case _:
@@ -179,10 +182,18 @@ class _Sample:
             self._found[queue, broker_id] = origin, pool
 
 
-def _bodies(uri: str) -> list[tuple[str, bytes]]:
+def _bodies(uri: str) -> tuple[list[tuple[str, bytes]], bool]:
+    """Some of them, and whether these are all."""
     address = parse_address(uri)
+    found: list[tuple[str, bytes]] = []
     if not address.path.exists():
-        return []
+        return found, True
+    length = 0
     url = f"file:{quote(str(address.path))}?mode=ro"
     with translated_file(address.path), closing(sqlite3.connect(url, uri=True, timeout=_BUSY_S)) as db:
-        return db.execute(_BODIES, (address.queue, _MESSAGES)).fetchall()
+        for broker_id, body in db.execute(_BODIES, (address.queue, _MESSAGES)):
+            found.append((broker_id, body))
+            length += len(body)
+            if length >= _BODY_BYTES:
+                return found, False
+    return found, len(found) < _MESSAGES

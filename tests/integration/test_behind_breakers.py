@@ -87,6 +87,16 @@ async def test_of_many_some_are_looked_at_and_the_numbers_are_at_least(
     assert (found.pools, found.is_whole) == ({"A": 5}, False)
 
 
+async def test_of_long_messages_fewer_are_looked_at(
+    client: Client, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(behind_breakers, "_BODY_BYTES", 200)
+    for uri in (f"sqlite:///{tmp_path}/q.db?queue=q", "fleet://own"):
+        await send(redis_server.url, uri, *[("A", AWAY)] * 9)
+        (found,) = await blocked(client, router(q=uri), [])
+        assert 1 <= found.pools["A"] < 9 and not found.is_whole
+
+
 async def test_of_queues_that_show_no_message_what_was_given_back_is_named_as_perhaps(client: Client) -> None:
     until = (time.time() + 30) * 1000
     await client.zadd(QueueKeys("q").delayed, {SEP.join(("m", "b", "A", "g")): until})
@@ -113,4 +123,4 @@ async def test_without_a_look_behind_them_nothing_is_read_of_pools_and_queues(cl
     await hold(client, "A", "1")
     (found,) = await blocked(client, router(own="fleet://own"), None)
     told: dict[str, Any] = found.to_json()
-    assert (told["origin"], told["state"], told["pools"]) == (AWAY, "OPEN", {})
+    assert (told["origin"], told["state"], told["pools"], told["poolsComplete"]) == (AWAY, "OPEN", {}, False)
