@@ -336,6 +336,7 @@ class PoolLink:
             failpoint.hit("claimed")
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             permit_ms = asked_at_ms + PERMIT_MS if answer.policy.rated else float("inf")
+            self._owe_no_more(answer.claims)
             for claim in answer.claims:
                 lapsed = self.leases.get(claim.group)
                 if lapsed is not None:
@@ -394,6 +395,13 @@ class PoolLink:
                 self._hungry = self._urgent = True
                 self._reporter.recover(self)
             return answer, asked_at_ms
+
+    def _owe_no_more(self, claims: list[Claim]) -> None:
+        """What we owe under an epoch that is granted anew: Redis forgot the grant, and it would end the new lease."""
+        granted = {(claim.group, claim.epoch) for claim in claims}
+        for lease in [lease for lease in self._owed if (lease.group, lease.epoch) in granted]:
+            del self._owed[lease]
+            self._reporter.lost_lease()
 
     def _set_due(self, due_ms: int | None) -> None:
         if self._due is not None:

@@ -58,6 +58,7 @@ class AwayOfCall:
         self._now_ms = now_ms
         self._asked: set[str] = set()
         self._late: set[str] = set()
+        self._first_late: set[str] = set()
 
     def _look(self, name: str) -> Expected | None:
         expected = self._away.lanes.get(name)
@@ -65,11 +66,14 @@ class AwayOfCall:
             self._asked.add(name)
             if expected is not None and self._now_ms > expected.by_ms + GRACE_MS:
                 since_ms = expected.second_since_ms
-                if since_ms is None:
-                    self._late.add(name)
+                self._late.add(name)
+                if since_ms is None or since_ms <= expected.by_ms + GRACE_MS:
+                    self._first_late.add(name)
+                    expected.came.clear()
                 elif self._now_ms > since_ms + GRACE_MS:
                     kept = [key for key in expected.keys if key in expected.came]
                     expected = self._away.lanes[name] = Expected(kept, self._now_ms)
+                    self._late.discard(name)
         return expected
 
     def before(self, name: str) -> list[str]:
@@ -91,6 +95,7 @@ class AwayOfCall:
         expected.second_since_ms = None
         expected.came.clear()
         self._late.discard(name)
+        self._first_late.discard(name)
 
     def turned_away(self, name: str, key: str, by_ms: int) -> None:
         expected = self._look(name)
@@ -98,7 +103,7 @@ class AwayOfCall:
             expected = self._away.lanes[name] = Expected([], self._now_ms)
         if key not in expected.keys:
             expected.keys.append(key)
-        if name in self._late or expected.second_since_ms is not None:
+        if name in self._late:
             expected.came.add(key)
         expected.by_ms = max(expected.by_ms, by_ms)
 
@@ -106,5 +111,5 @@ class AwayOfCall:
         """What is empty by now is over: until here what is turned away is expected when the others were."""
         for name in [name for name, expected in self._away.lanes.items() if not expected.keys]:
             del self._away.lanes[name]
-        for name in self._late:
+        for name in self._first_late:
             self._away.lanes[name].second_since_ms = self._now_ms

@@ -175,6 +175,34 @@ async def test_what_waited_and_was_lost_then_is_given_up_as_well(stage: Stage) -
     assert (await come(pool, 7, 8)).behind == {}
 
 
+async def test_a_second_chance_is_over_once_what_is_late_was_put_off_anew(stage: Stage) -> None:
+    pool = await stage.pool(capacity=3, on_failure="hold")
+    await submit(pool, of_group(0, 1, group="other"))
+    assert (await come(pool, 5, 6)).accepted == 0
+    stage.advance(FULL_MS + AWAY_GRACE_MS + 1)
+    assert (await come(pool, 5, 6)).accepted == 0, "late, and there is no room"
+    assert (await come(pool, 5, 6, 7, 8)).accepted == 0
+    await drain(pool)
+    stage.advance(FULL_MS + AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 6, 7, 8)).behind) == {0, 1, 2}
+    stage.advance(AWAY_GRACE_MS)
+    assert set((await come(pool, 8)).behind) == {0}
+    stage.advance(1)
+    assert set((await come(pool, 8)).behind) == {0}, "6 and 7 came before it"
+    assert (await come(pool, 6, 7, 8)).behind == {}
+    assert await drain(pool) == ["g6", "g7", "g8"]
+
+
+async def test_what_came_meanwhile_is_noted_once_and_as_far_as_it_is_away(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold", capacity=20_000)
+    await pool.expect("q", OWNER_EPOCH, [("r", "g", f"q\x1fg{n}", "") for n in range(9_998)])
+    stage.advance(AWAY_GRACE_MS + 1)
+    for _ in range(2):
+        assert len((await come(pool, *range(9_996, 10_006))).behind) == 10
+    came = await stage.client.smembers(pool.keys.away_lane + "xrg")
+    assert {key.split("g")[1] for key in came} == {str(n) for n in range(9_996, 10_000)}
+
+
 async def test_a_clock_that_steps_forward_makes_nobody_late(stage: Stage) -> None:
     pool = await a_tail_away(stage)
     stage.advance(3_600_000)

@@ -14,7 +14,7 @@ from fleet.state.connect import connected
 from fleet.state.entry import ACK, nack
 from fleet.state.keys import FleetKeys
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
-from fleet.state.pool import failed
+from fleet.state.pool import AWAY_GRACE_MS, failed
 from fleet.state.queue import Queue
 from tests.lua.stage import (
     OWNER_EPOCH,
@@ -30,6 +30,7 @@ from tests.lua.stage import (
     settlement,
     submit,
 )
+from tests.lua.test_away import of_group
 from tests.servers import RedisServer
 
 
@@ -65,6 +66,16 @@ async def test_a_submit_is_refused_whether_or_not_the_owner_is_known(stage: Stag
         with pytest.raises(StateFull, match="has no memory left"):
             await pool.submit("q", epoch, [entry("one more")])
     assert await pool.room() == 999
+
+
+async def test_what_waits_for_what_is_late_is_told_to_wait_on(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    await pool.expect("q", OWNER_EPOCH, [("r", "g", "q\x1fg1", "")])
+    stage.advance(AWAY_GRACE_MS + 1)
+    (newer,) = of_group(2)
+    for _ in range(2):
+        assert set((await pool.submit("q", OWNER_EPOCH, [newer])).behind) == {0}
+        await fill(stage)
 
 
 async def test_tracking_is_refused(stage: Stage) -> None:

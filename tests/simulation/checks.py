@@ -60,8 +60,8 @@ class Excuses:
         """Whether a step of Redis's clock may have ended an owner's lease while he was reading his queue."""
         self.ever_forgot = False
         self.forgot_just_now = False
-        self.stepped_back = False
-        """Redis's clock. If it forgets as well, epochs begin anew below those that endpoints have seen."""
+        self.stepped_back_s: float | None = None
+        """When Redis's clock last did. If it forgets too, epochs begin anew below those that endpoints have seen."""
         self.policies: dict[str, set[str]] = defaultdict(set)
         self.moved: set[str] = set()
         """Pools that were taken out of the configuration, or drained, for a while."""
@@ -86,8 +86,8 @@ class Checks:
         self._open: dict[str, list[Transfer]] = defaultdict(list)
         self._leases: dict[str, int] = {}
         self._clock_ms: dict[str, float] = {}
-        self._followed_s: dict[str, float] = {}
-        """When a pool was last seen to follow a step back of Redis's clock."""
+        self._asked_s: dict[str, float] = {}
+        """When a pool was seen to be asked for work the first time since Redis's clock stepped back."""
         self._rate_since: dict[str, tuple[int, float]] = {}
         self._started: dict[str, deque[float]] = defaultdict(deque)
         self._revision = ""
@@ -163,12 +163,12 @@ class Checks:
 
     def on_look(self, stopped: list[Process]) -> None:
         """Who does nothing for longer than a lease lasts holds none: what was on the wire for him is over by then."""
-        if not (stopped or self._excuses.stepped_back) or self._redis.is_away:
+        if not (stopped or self._excuses.stepped_back_s is not None) or self._redis.is_away:
             return
         store, now_ms = self._redis.store, self._redis.now_ms()
         store.set_time_us(now_ms * 1000)
         for pool in {group.pool for group in self._scenario.groups}:
-            if self._excuses.stepped_back and self._begins_anew(pool, now_ms):
+            if self._excuses.stepped_back_s is not None and self._begins_anew(pool, now_ms):
                 continue
             owners = store.command("HGETALL", PoolKeys(pool).owners)
             for lane, holder in zip(owners[0::2], owners[1::2], strict=True):
@@ -180,11 +180,13 @@ class Checks:
 
     def _begins_anew(self, pool: str, now_ms: float) -> bool:
         """Whether a step back of Redis's clock may let its leases last on: from where somebody asked for work again."""
+        now_s, stepped_s = self._loop.now_s, self._excuses.stepped_back_s or 0.0
         clock_ms = float(self._redis.store.command("HGET", PoolKeys(pool).settings, "clock") or 0)
-        if clock_ms > now_ms or clock_ms < self._clock_ms.get(pool, 0.0):
-            self._followed_s[pool] = self._loop.now_s
+        asked_s = self._asked_s.get(pool, -1e9)
+        if clock_ms > now_ms or (clock_ms != self._clock_ms.get(pool) and asked_s < stepped_s):
+            asked_s = self._asked_s[pool] = now_s
         self._clock_ms[pool] = clock_ms
-        return self._loop.now_s - self._followed_s.get(pool, -1e9) < self._scenario.ttl_ms / 1000 + 2.0
+        return asked_s < stepped_s or now_s - asked_s < self._scenario.ttl_ms / 1000 + 2.0
 
     # Deliveries -------------------------------------------------------------------------------------
 

@@ -264,7 +264,8 @@ _STEPS_MS = (-3_600_000.0, -60_000.0, -5_000.0, -300.0, 300.0, 5_000.0, 60_000.0
 def _redis_clock(world: World, chance: random.Random) -> str:
     step_ms = chance.choice(_STEPS_MS)
     world.redis.clock_offset_ms += step_ms
-    world.excuses.stepped_back |= step_ms < 0
+    if step_ms < 0:
+        world.excuses.stepped_back_s = world.loop.now_s
     if step_ms > 0:
         # Permits and leases end before their time. A step back ends none, and passes no limit.
         world.excuses.forgot_s = world.excuses.ended_s = world.loop.now_s

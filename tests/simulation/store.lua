@@ -320,12 +320,6 @@ function C.LTRIM(key, from, to)
   return { ok = 'OK' }
 end
 
-function C.LSET(key, at, value)
-  local e = open(key, 'l')
-  e.d[e.a + tonumber(at)] = text(value)
-  return { ok = 'OK' }
-end
-
 function C.LREM(key, count, value)
   local e = open(key, 'l')
   if not e then return 0 end
@@ -578,7 +572,7 @@ function C.PUBLISH(channel, message)
   return 0
 end
 
-for name in ('HSET HINCRBY RPUSH LPUSH LSET SADD ZADD SET'):gmatch('%S+') do WRITES[name], GROWS[name] = true, true end
+for name in ('HSET HINCRBY RPUSH LPUSH SADD ZADD SET'):gmatch('%S+') do WRITES[name], GROWS[name] = true, true end
 for name in ('DEL UNLINK PEXPIRE PERSIST HDEL LPOP RPOP LTRIM LREM SREM ZREM ZREMRANGEBYSCORE ZREMRANGEBYRANK ZPOPMIN FLUSHALL')
   :gmatch('%S+') do WRITES[name] = true end
 

@@ -5,20 +5,36 @@
 --   instead: the key of the original, where it came with its copy and is new: it takes that one's place; else ''
 -- Returns 1
 local away, away_lane = unpack(KEYS)
+local lanes, names = {}, {}
 for i = 1, #ARGV, 4 do
-  local tier, lane, key, instead = unpack(ARGV, i, i + 3)
-  local name = tier .. lane
-  local list, at = away_lane .. name, {}
-  for n, is in ipairs(redis.call('LRANGE', list, 0, -1)) do at[is] = at[is] or n end
-  if not at[key] or instead == '' or (at[instead] or math.huge) < at[key] then
-    redis.call('LREM', list, 1, key)
-  else
-    redis.call('LREM', list, 1, instead) -- stands behind it
-    redis.call('LSET', list, at[key] - 1, instead)
+  local tier, group, key, instead = unpack(ARGV, i, i + 3)
+  local name = tier .. group
+  if not lanes[name] then
+    lanes[name] = { copies = {}, changed = false }
+    names[#names + 1] = name
   end
-  if at[key] and redis.call('EXISTS', list) == 0 then
-    redis.call('ZREM', away, name)
-    end_chance(away, away_lane, name)
+  lanes[name].copies[key] = instead
+end
+for _, name in ipairs(names) do
+  local lane, left, placed = lanes[name], {}, {}
+  for _, key in ipairs(redis.call('LRANGE', away_lane .. name, 0, -1)) do
+    local is_copy = lane.copies[key] ~= nil
+    local stays = is_copy and lane.copies[key] or key
+    if stays ~= '' and not placed[stays] then
+      left[#left + 1], placed[stays] = stays, true
+    end
+    lane.changed = lane.changed or is_copy
+  end
+  if lane.changed then
+    -- First: Redis may be full. A script that has written may go on.
+    redis.call('DEL', away_lane .. name)
+    if #left > 0 then
+      call_many('RPUSH', away_lane .. name, left)
+      redis.call('PEXPIRE', away_lane .. name, AWAY_TTL_MS)
+    else
+      redis.call('ZREM', away, name)
+      end_chance(away, away_lane, name)
+    end
   end
 end
 return 1

@@ -41,18 +41,21 @@ local function mark_of(name)
     mark = { at = 1, keys = {}, due = now }
     local due = any_away and redis.call('ZSCORE', away, name)
     local late = due and now > tonumber(due) + grace_ms
-    local since = late and redis.call('ZSCORE', away, second_chance(name))
+    local since = late and tonumber(redis.call('ZSCORE', away, second_chance(name)) or 0) or 0
     if due then
       mark.keys = redis.call('LRANGE', away_lane .. name, 0, -1)
-      mark.late, mark.since = late, since
-      mark.void = since and now > tonumber(since) + grace_ms
+      mark.late, mark.known = late, {}
+      -- One that was given before what is due now was put off is over.
+      mark.since = late and since > tonumber(due) + grace_ms
+      if mark.since then
+        for _, key in ipairs(redis.call('SMEMBERS', away_lane .. second_chance(name))) do mark.known[key] = true end
+        mark.void = now > since + grace_ms
+      end
       if mark.void then
         -- Its source lost or dropped it. The group goes on with what came meanwhile, in its order.
-        local came = {}
-        for _, key in ipairs(redis.call('SMEMBERS', away_lane .. second_chance(name))) do came[key] = true end
         local kept = {}
         for _, key in ipairs(mark.keys) do
-          if came[key] then kept[#kept + 1] = key end
+          if mark.known[key] then kept[#kept + 1] = key end
         end
         mark.keys = kept
       else
@@ -76,7 +79,10 @@ local function note_away(name, key, due_ms)
     mark.there[key] = true
     mark.keys[#mark.keys + 1] = key
   end
-  mark.came[#mark.came + 1] = key
+  if mark.late and mark.there[key] and not mark.known[key] then
+    mark.known[key] = true
+    mark.came[#mark.came + 1] = key
+  end
   if due_ms > mark.due then mark.due, mark.changed = due_ms, true end
 end
 
@@ -101,10 +107,15 @@ local function write_marks()
     if mark.at > 1 and mark.before > 0 then redis.call('LTRIM', away_lane .. name, mark.at - 1, -1) end
     if mark.void or mark.at > 1 then
       end_chance(away, away_lane, name)
-    elseif mark.late or mark.since then
-      if not mark.since then redis.call('ZADD', away, text(now), second_chance(name)) end
-      call_many('SADD', away_lane .. second_chance(name), mark.came)
-      redis.call('PEXPIRE', away_lane .. second_chance(name), AWAY_TTL_MS)
+    elseif mark.late then
+      if not mark.since then
+        end_chance(away, away_lane, name)
+        redis.call('ZADD', away, text(now), second_chance(name))
+      end
+      if #mark.came > 0 then
+        call_many('SADD', away_lane .. second_chance(name), mark.came)
+        redis.call('PEXPIRE', away_lane .. second_chance(name), AWAY_TTL_MS)
+      end
     end
     if mark.at > #mark.keys then
       if mark.void or mark.before > 0 then redis.call('ZREM', away, name) end
