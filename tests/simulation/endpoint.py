@@ -18,6 +18,9 @@ from tests.simulation.loop import Loop, Process
 from tests.simulation.network import Network
 
 Mood = Literal["well", "slow", "500", "no", "429", "reset", "hangs", "fences", "half"]
+SLOW_FACTOR = 20.0
+SLOWEST_S = 1.5 * SLOW_FACTOR * 1.0
+"""So long takes what is longest under way."""
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class Endpoints:
             return
         if mood == "hangs":
             return  # its worker gives up by itself
-        think_s = endpoint.latency_s * (0.5 + chance.random()) * (20.0 if mood == "slow" else 1.0)
+        think_s = endpoint.latency_s * (0.5 + chance.random()) * (SLOW_FACTOR if mood == "slow" else 1.0)
         self.loop.later(think_s, self._act, transfer, mood)
 
     def _act(self, transfer: Transfer, mood: Mood) -> None:

@@ -25,7 +25,7 @@ from fleet.state.pool import AWAY_GRACE_MS
 from fleet.state.scripts import names, script
 from tests.simulation import clock, faults, together
 from tests.simulation.checks import Checks, Excuses, Violation
-from tests.simulation.endpoint import Endpoint, Endpoints
+from tests.simulation.endpoint import SLOWEST_S, Endpoint, Endpoints
 from tests.simulation.fleet import Fleet
 from tests.simulation.loop import Event, Livelock, Loop, Process
 from tests.simulation.network import Network, Weather
@@ -244,6 +244,8 @@ class World:
             # Epochs rise with the clock where nothing remembers them: endpoints would refuse until it has caught up.
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.seen.clear()
+                # What a slow one took before says its epoch when it is done.
+                self.until(SLOWEST_S, endpoint.seen.clear)
         self.note("world", "heals")
         for name in self.fleet.names():
             process = self.fleet.process(name)
