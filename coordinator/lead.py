@@ -31,7 +31,7 @@ log = logging.getLogger("fleet.coordinator")
 
 _ROUNDS = 10
 """A lease's time holds this many looks: a dead owner's queue is taken so soon after it lapsed."""
-_AFTER_ERROR_MS, _AFTER_ERROR_MOST_MS = 2000, 60_000
+_AFTER_ERROR_MS, _AFTER_ERROR_MOST_MS, _AFTER_FENCED_MS = 2000, 60_000, 500
 _PATIENCE_S = 15.0
 _STOP_WITHIN_S = 25.0
 
@@ -344,6 +344,11 @@ class Lead:
                 del self.counts[name]
         except Fenced as error:
             log.warning("queue %s: %s", name, error)
+            if one.lease.held:
+                # It is ours, and a pool remembers a newer owner: of a time before the clock of Redis stepped back and
+                # Redis forgot. Whatever it is that keeps it from us, we do not ask for it all the time.
+                one.lease.above = max(one.lease.above, error.epoch, key=int)
+                self._not_before[name] = self._clock.boot_ms() + _AFTER_FENCED_MS
         except FleetError as error:
             # Whatever was half done is found by the next take-over, ours or another's.
             self._note_failure(name, str(error))

@@ -76,8 +76,9 @@ async def _answers(client: Client, queue: Queue, code: str) -> bool:
 
 
 async def fence(client: Client, queue: Queue, code: str, *, attempt: int = 0) -> None:
-    if not await Pool(client, code).fence(queue.name, queue.epoch, attempt=attempt):
-        raise Fenced(f"queue {queue.name} has another owner")
+    pool = Pool(client, code)
+    if not await pool.fence(queue.name, queue.epoch, attempt=attempt):
+        raise Fenced(f"queue {queue.name} has another owner", epoch=await pool.owner_of(queue.name))
 
 
 async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tracked]:

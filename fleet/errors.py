@@ -56,6 +56,11 @@ class StateFull(StateError):
 class Fenced(StateError):
     """A newer epoch has taken over."""
 
+    def __init__(self, detail: str = "", *, epoch: str = "0") -> None:
+        super().__init__(detail)
+        self.epoch = epoch
+        """Which, where that is known."""
+
 
 class Disordered(Fenced):
     """More is out at the source than is known of."""

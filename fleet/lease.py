@@ -40,6 +40,8 @@ class Lease:
         self._now_ms = now_ms
         self._deadline_ms = 0.0
         self.epoch = ""
+        self.above = "0"
+        """An epoch that somebody remembers, perhaps from before the server forgot it: what we are granted is newer."""
         self.was_given_back = False
         """Whether the holder before us ended well, as far as the server knows."""
         self.held_by: HeldBy | None = None
@@ -56,7 +58,7 @@ class Lease:
 
     async def acquire(self) -> bool:
         asked_at_ms = self._clock.boot_ms()
-        answer = await self._call("acquire")
+        answer = await self._call("acquire", self.above)
         if answer[0] == "granted":
             self.epoch = str(answer[1])
             self.was_given_back = bool(int(answer[2]))

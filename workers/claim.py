@@ -400,8 +400,9 @@ class PoolLink:
         """What we owe under an epoch that is granted anew: Redis forgot the grant, and it would end the new lease."""
         granted = {(claim.group, claim.epoch) for claim in claims}
         for lease in [lease for lease in self._owed if (lease.group, lease.epoch) in granted]:
-            del self._owed[lease]
-            self._reporter.lost_lease()
+            if self.leases.get(lease.group) is not lease:
+                del self._owed[lease]
+                self._reporter.lost_lease()
 
     def _set_due(self, due_ms: int | None) -> None:
         if self._due is not None:

@@ -224,6 +224,11 @@ class Pool:
         s = script("fence")
         return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
 
+    async def owner_of(self, queue: str) -> str:
+        """The highest epoch of its owners that was here."""
+        with translated():
+            return str(await self.client.hget(self.keys.epochs, f"q:{queue}") or "0")
+
     async def expect(self, queue: str, owner_epoch: str, messages: Sequence[tuple[str, str, str, str]]) -> bool:
         """Of each (tier, lane, key, policy), in their order: it comes again from a source that holds no groups, and
         what is newer of its lane waits for it. False: a newer owner has been here."""

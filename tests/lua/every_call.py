@@ -46,9 +46,11 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
         assert tracking.verdict == "new"
         message.token = tracking.token
     yield "expect"
-    assert await pool.expect(name, OWNER_EPOCH, [("r", "another", f"{name}{SEP}away", "hold")])
-    yield "expect_no_more"
-    await pool.expect_no_more([("r", "another", f"{name}{SEP}away", "")])
+    away = [f"{name}{SEP}{which}" for which in ("away", "more")]
+    assert await pool.expect(name, OWNER_EPOCH, [("r", "another", key, "hold") for key in away])
+    for key in away:
+        yield "expect_no_more"
+        await pool.expect_no_more([("r", "another", key, "")])
     yield "submit"
     assert (await pool.submit(name, OWNER_EPOCH, messages)).accepted == 2
     yield "room"

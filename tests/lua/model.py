@@ -101,7 +101,7 @@ class ModelPool:
         self.failed = {mark: until for mark, until in self.failed.items() if until > self.pool_now_ms}
         resting = sum(self.in_place.values())
         share, accepted, cascaded, behind = max(1, min(SHARE, self.most() - resting)), 0, set[int](), dict[int, int]()
-        away = AwayOfCall(self.away, self.pool_now_ms)
+        away = AwayOfCall(self.away, self.pool_now_ms, (entry.key for entry in entries))
         for first in range(0, len(entries), share):
             part = entries[first : first + share]
             taken = self._submit_share(part, away)

@@ -53,8 +53,9 @@ class ModelAway:
 class AwayOfCall:
     """One submit's view: a lane that is late is judged once, when the call first speaks of it."""
 
-    def __init__(self, away: ModelAway, now_ms: int) -> None:
+    def __init__(self, away: ModelAway, now_ms: int, coming: Iterable[str]) -> None:
         self._away = away
+        self._coming = set(coming)
         self._now_ms = now_ms
         self._asked: set[str] = set()
         self._late: set[str] = set()
@@ -71,7 +72,7 @@ class AwayOfCall:
                     self._first_late.add(name)
                     expected.came.clear()
                 elif self._now_ms > since_ms + GRACE_MS:
-                    kept = [key for key in expected.keys if key in expected.came]
+                    kept = [key for key in expected.keys if key in expected.came | self._coming]
                     expected = self._away.lanes[name] = Expected(kept, self._now_ms)
                     self._late.discard(name)
         return expected

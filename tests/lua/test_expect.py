@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleet.state.pool import AWAY_GRACE_MS, Pool
-from tests.lua.stage import OWNER_EPOCH, Stage, drain, submit
+from tests.lua.stage import OWNER_EPOCH, Stage, drain, pool_settings, submit
 from tests.lua.test_away import come, of_group
 
 
@@ -63,8 +63,42 @@ async def test_a_copy_that_came_and_was_acked_is_expected_no_more(stage: Stage) 
     assert (await come(pool, 5, 10, 8)).behind == {}
     await expect(pool, "g11", "g12", "g13")
     await pool.expect_no_more([("r", "g", "q\x1fg11", "q\x1fg13")])
+    assert await stage.client.pttl(pool.keys.away_lane + "rg") > 0
     assert (await come(pool, 13, 12)).behind == {}, "it stood behind another, and takes the place of its copy"
     await expect(pool, "g5")
     await pool.expect_no_more([("r", "g", "q\x1fg5", "")])
     assert (await come(pool, 6)).behind == {}
     assert await stage.client.exists(pool.keys.away, pool.keys.away_lane + "rg") == 0
+
+
+async def test_a_copy_that_came_shows_that_what_is_behind_it_comes_too(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    await expect(pool, "g1", "g2", "g3")
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 9)).behind) == {0}
+    assert await stage.client.pttl(pool.keys.away_lane + "xrg") > 0
+    await pool.expect_no_more([("r", "g", "q\x1fg1", "")])
+    assert not await stage.client.exists(pool.keys.away_lane + "xrg")
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 9)).behind) == {0}, "its second chance begins here"
+    assert (await come(pool, 2, 3, 9)).behind == {}
+
+
+async def test_what_was_awaited_in_a_pool_that_is_unknown_is_not_late_there(stage: Stage) -> None:
+    pool = stage.unknown_pool("P")
+    await come(pool, 0, 1)
+    await come(pool, 2, 3)
+    stage.advance(AWAY_GRACE_MS + 1)
+    await pool.configure("1", pool_settings(on_failure="hold"))
+    assert (await come(pool, 0, 1, 2, 3)).behind == {}
+    assert await drain(pool) == ["g0", "g1", "g2", "g3"]
+
+
+async def test_what_comes_as_it_would_be_given_up_is_not(stage: Stage) -> None:
+    pool = await stage.pool(on_failure="hold")
+    await expect(pool, "g5", "g6")
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert set((await come(pool, 7)).behind) == {0}
+    stage.advance(AWAY_GRACE_MS + 1)
+    assert (await come(pool, 5, 6, 7)).behind == {}
+    assert await drain(pool) == ["g5", "g6", "g7"]

@@ -232,3 +232,11 @@ async def test_who_gets_it_hears_whether_its_last_holder_gave_it_back(a: Contend
     a.server_passes(TTL_MS + 1)
     assert await a.acquire()
     assert not a.was_given_back
+
+
+async def test_a_grant_is_above_an_epoch_that_somebody_else_remembers(a: Contender) -> None:
+    assert await a.acquire()
+    a.above = str(int(a.epoch) + 3_600_000_000)
+    await a.release()
+    assert await a.acquire()
+    assert int(a.epoch) == int(a.above) + 1

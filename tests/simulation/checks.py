@@ -60,8 +60,11 @@ class Excuses:
         """Whether a step of Redis's clock may have ended an owner's lease while he was reading his queue."""
         self.ever_forgot = False
         self.forgot_just_now = False
-        self.stepped_back_s: float | None = None
-        """When Redis's clock last did. If it forgets too, epochs begin anew below those that endpoints have seen."""
+        self.stepped_back: tuple[float, float] | None = None
+        """When Redis's clock last did, and by how many seconds.
+
+        If it forgets too, epochs begin anew below those that endpoints have seen.
+        """
         self.policies: dict[str, set[str]] = defaultdict(set)
         self.moved: set[str] = set()
         """Pools that were taken out of the configuration, or drained, for a while."""
@@ -163,12 +166,12 @@ class Checks:
 
     def on_look(self, stopped: list[Process]) -> None:
         """Who does nothing for longer than a lease lasts holds none: what was on the wire for him is over by then."""
-        if not (stopped or self._excuses.stepped_back_s is not None) or self._redis.is_away:
+        if self._redis.is_away:
             return
         store, now_ms = self._redis.store, self._redis.now_ms()
         store.set_time_us(now_ms * 1000)
         for pool in {group.pool for group in self._scenario.groups}:
-            if self._excuses.stepped_back_s is not None and self._begins_anew(pool, now_ms):
+            if self._begins_anew(pool, now_ms) or not stopped:
                 continue
             owners = store.command("HGETALL", PoolKeys(pool).owners)
             for lane, holder in zip(owners[0::2], owners[1::2], strict=True):
@@ -179,13 +182,18 @@ class Checks:
                         self.broken("wedged", f"{process} is stopped for {stopped_s:.1f} s and holds {lane} of {pool}")
 
     def _begins_anew(self, pool: str, now_ms: float) -> bool:
-        """Whether a step back of Redis's clock may let its leases last on: from where somebody asked for work again."""
-        now_s, stepped_s = self._loop.now_s, self._excuses.stepped_back_s or 0.0
+        """Whether a step back of Redis's clock may let its leases last on.
+
+        From where somebody asked for work again, or, where nobody had for longer than the step is, for as long as that.
+        """
+        now_s, (stepped_s, by_s) = self._loop.now_s, self._excuses.stepped_back or (-1e9, 0.0)
         clock_ms = float(self._redis.store.command("HGET", PoolKeys(pool).settings, "clock") or 0)
         asked_s = self._asked_s.get(pool, -1e9)
         if clock_ms > now_ms or (clock_ms != self._clock_ms.get(pool) and asked_s < stepped_s):
             asked_s = self._asked_s[pool] = now_s
         self._clock_ms[pool] = clock_ms
+        if by_s <= stepped_s:
+            asked_s = max(asked_s, stepped_s + by_s)
         return asked_s < stepped_s or now_s - asked_s < self._scenario.ttl_ms / 1000 + 2.0
 
     # Deliveries -------------------------------------------------------------------------------------

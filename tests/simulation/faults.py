@@ -265,7 +265,7 @@ def _redis_clock(world: World, chance: random.Random) -> str:
     step_ms = chance.choice(_STEPS_MS)
     world.redis.clock_offset_ms += step_ms
     if step_ms < 0:
-        world.excuses.stepped_back_s = world.loop.now_s
+        world.excuses.stepped_back = world.loop.now_s, -step_ms / 1000
     if step_ms > 0:
         # Permits and leases end before their time. A step back ends none, and passes no limit.
         world.excuses.forgot_s = world.excuses.ended_s = world.loop.now_s

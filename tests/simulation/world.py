@@ -240,7 +240,7 @@ class World:
         if await self._is_over(lambda: False, 0.0):
             return
         faults.heal(self)
-        if self.excuses.stepped_back_s is not None and self.excuses.ever_forgot:
+        if self.excuses.stepped_back and self.excuses.ever_forgot:
             # Epochs rise with the clock where nothing remembers them: endpoints would refuse until it has caught up.
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.seen.clear()

@@ -17,7 +17,8 @@ for i = 1, #ARGV, 4 do
 end
 for _, name in ipairs(names) do
   local lane, left, placed = lanes[name], {}, {}
-  for _, key in ipairs(redis.call('LRANGE', away_lane .. name, 0, -1)) do
+  local keys = redis.call('LRANGE', away_lane .. name, 0, -1)
+  for _, key in ipairs(keys) do
     local is_copy = lane.copies[key] ~= nil
     local stays = is_copy and lane.copies[key] or key
     if stays ~= '' and not placed[stays] then
@@ -28,12 +29,13 @@ for _, name in ipairs(names) do
   if lane.changed then
     -- First: Redis may be full. A script that has written may go on.
     redis.call('DEL', away_lane .. name)
+    if left[1] ~= keys[1] then end_chance(away, away_lane, name) end -- what the others wait for came
     if #left > 0 then
       call_many('RPUSH', away_lane .. name, left)
       redis.call('PEXPIRE', away_lane .. name, AWAY_TTL_MS)
+      redis.call('PEXPIRE', away, AWAY_TTL_MS)
     else
       redis.call('ZREM', away, name)
-      end_chance(away, away_lane, name)
     end
   end
 end

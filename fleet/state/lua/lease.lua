@@ -1,7 +1,7 @@
 -- lease: acquire, renew or release the right to one thing.
 -- KEYS lease
 -- ARGV now_ms verb owner ttl_ms epoch
---   verb: `acquire`, `renew` or `release`; epoch: of the grant to renew or release, else ''
+--   verb: `acquire`, `renew` or `release`; epoch: of the grant to renew or release, or one that a new grant has to be above
 -- Returns {`granted`, epoch, 1 if its last holder gave it back, else 0} | {`held`, epoch, owner, remaining_ms} | {`kept`} | {`lost`} | {`released`}
 local lease, verb, name, ttl_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local now = time_ms(ARGV[1])
@@ -21,7 +21,7 @@ if verb == 'acquire' then
   if owner ~= '' and owner ~= name and deadline > now then
     return { 'held', text(epoch), owner, text(deadline - now) }
   end
-  local granted = text(next_epoch(epoch, now))
+  local granted = text(next_epoch(math.max(epoch, tonumber(ARGV[5]) or 0), now))
   redis.call('HSET', lease, 'owner', name, 'epoch', granted, 'deadline', text(now + ttl_ms), 'ttl', text(ttl_ms))
   return { 'granted', granted, is[2] and owner == '' and 1 or 0 }
 end

@@ -40,7 +40,8 @@ local function mark_of(name)
   if mark == nil then
     mark = { at = 1, keys = {}, due = now }
     local due = any_away and redis.call('ZSCORE', away, name)
-    local late = due and now > tonumber(due) + grace_ms
+    -- What comes to a pool that is unknown says nothing of when: see below.
+    local late = config[1] and due and now > tonumber(due) + grace_ms
     local since = late and tonumber(redis.call('ZSCORE', away, second_chance(name)) or 0) or 0
     if due then
       mark.keys = redis.call('LRANGE', away_lane .. name, 0, -1)
@@ -52,7 +53,8 @@ local function mark_of(name)
         mark.void = now > since + grace_ms
       end
       if mark.void then
-        -- Its source lost or dropped it. The group goes on with what came meanwhile, in its order.
+        -- Its source lost or dropped it. The group goes on with what came meanwhile, or comes now, in its order.
+        for i = 1, count do mark.known[ARGV[7 + (i - 1) * FIELDS + 1]] = true end
         local kept = {}
         for _, key in ipairs(mark.keys) do
           if mark.known[key] then kept[#kept + 1] = key end
