@@ -95,16 +95,14 @@ class Queue:
         s = script("track")
         answer = await s(self.client, s.keys_of(self.keys), arguments)
         self._check(answer[0])
-        token = int(answer[1])
+        token, self._last_token = int(answer[1]), int(answer[2])
         tracking = []
-        for verdict in answer[2:]:
+        for verdict in answer[3:]:
             if verdict == "n":
                 tracking.append(Tracking("new", str(token)))
                 token += 1
             else:
                 tracking.append(_tracking(verdict))
-        if token > int(answer[1]):
-            self._last_token = token - 1
         return tracking
 
     async def report(self, outcomes: Sequence[tuple[str, str, str]]) -> int:

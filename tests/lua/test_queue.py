@@ -160,12 +160,13 @@ async def test_a_queue_that_nobody_owns_refuses_everybody(stage: Stage) -> None:
     assert await stage.keys() == set()
 
 
-async def test_an_owner_hears_that_redis_forgot_what_he_was_told(stage: Stage) -> None:
+@pytest.mark.parametrize("then", [["2", "3"], ["1"]], ids=["new ones", "a new handle"])
+async def test_an_owner_hears_that_redis_forgot_what_he_was_told(stage: Stage, then: list[str]) -> None:
     queue = await stage.queue()
     await track(queue, message("1"))
     token = await stage.client.hget(queue.keys.owner, "token")
     assert token is not None
-    await track(queue, message("2"), message("3"))
+    await queue.track([message(number) for number in then])
     await stage.client.hset(queue.keys.owner, "token", token)  # a replica that had not heard of the last call
     for call in (queue.settled(applied=0, want=9), queue.track([message("4")])):
         with pytest.raises(Forgotten, match="queue q: Redis has lost what was tracked last"):

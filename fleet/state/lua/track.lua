@@ -5,13 +5,13 @@
 --   known: the last token that this owner was given, '0' for none
 --   mark: of what it asks for; one of the same app id that asks for something else is no copy
 --   order: kept for who has to have it come again (`expect`)
--- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, verdict …},
--- one verdict for each message
+-- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, last, verdict …},
+-- one verdict for each message; last: the last token that the owner was given, this call's among them
 --   n: tracked, submit it; the first has that token, each further one the next; r: here already, its handle was
 --   replaced; q: another copy of a message in flight, ack it; a<token>: settled as ack before, ack it
 local owner, tracked, apps = unpack(KEYS)
-local now, epoch = time_ms(ARGV[1]), ARGV[2]
-local refused, last = refusal(owner, epoch, ARGV[3])
+local now, epoch, known = time_ms(ARGV[1]), ARGV[2], ARGV[3]
+local refused, last = refusal(owner, epoch, known)
 if refused then return { refused } end
 
 local FIELDS = 7
@@ -25,7 +25,7 @@ local records, holders = hmget_many(tracked, brokers), hmget_many(apps, app_ids)
 
 local first = next_epoch(last, now)
 local token = first - 1
-local verdicts, new_records, new_apps = { 'ok', text(first) }, {}, {}
+local verdicts, new_records, new_apps = { 'ok', text(first), known }, {}, {}
 local now_text = text(now)
 local in_batch, app_in_batch = {}, {}
 for i = 1, count do
@@ -35,13 +35,13 @@ for i = 1, count do
   local holder, asked = head_of((app_in_batch[app] or holders[i] or '') .. SEP)
   if record then
     local _, kept = head_of(record)
-    local known, rest = head_of(kept)
+    local its_token, rest = head_of(kept)
     -- Physical redelivery. Only the newest handle acks it, so the record follows.
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, handle .. SEP .. kept
-    verdicts[i + 2] = head_of(rest) == 'a' and 'a' .. known or 'r'
+    verdicts[i + 3] = head_of(rest) == 'a' and 'a' .. its_token or 'r'
   elseif holder ~= '' and holder ~= broker and asked == ARGV[base + 6] .. SEP
     and (in_batch[holder] or redis.call('HEXISTS', tracked, holder) == 1) then
-    verdicts[i + 2] = 'q'
+    verdicts[i + 3] = 'q'
   else
     token = token + 1
     -- handle token state app pool group tracked_ms order: in the order in which scripts read them
@@ -51,12 +51,14 @@ for i = 1, count do
     local of_app = broker .. SEP .. ARGV[base + 6]
     new_apps[#new_apps + 1], new_apps[#new_apps + 2] = app, of_app
     in_batch[broker], app_in_batch[app] = record, of_app
-    verdicts[i + 2] = 'n'
+    verdicts[i + 3] = 'n'
   end
 end
-if #new_records > 0 then call_many('HSET', tracked, new_records, 2) end
-if #new_apps > 0 then
-  call_many('HSET', apps, new_apps, 2)
-  redis.call('HSET', owner, 'token', text(token))
+if #new_apps > 0 then call_many('HSET', apps, new_apps, 2) end
+if #new_records > 0 then
+  call_many('HSET', tracked, new_records, 2)
+  -- A new handle alone takes a token as well: a Redis that loses it would have us ack with the old one for ever.
+  verdicts[3] = text(math.max(token, first))
+  redis.call('HSET', owner, 'token', verdicts[3])
 end
 return verdicts
