@@ -144,6 +144,15 @@ class Works:
             assert time.monotonic() < give_up, f"{what}: not within {limit_s:g} s\n{self.describe()}"
             time.sleep(every_s)  # between processes there is no event to wait for
 
+    def stays(self, fact: Callable[[], bool], *, for_s: float) -> bool:
+        """Also when what was on its way to a server is done there: nobody tells when that is."""
+        until = time.monotonic() + for_s
+        while fact():
+            if time.monotonic() >= until:
+                return True
+            time.sleep(0.02)
+        return False
+
     def says(self, process: Process, words: str) -> None:
         def said() -> bool:
             assert process.popen.poll() is None or words in process.text(), process.text()
