@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from fleet.process import Identity
 from fleet.sources.base import Received
 from fleet.state.connect import Client
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
@@ -395,28 +392,3 @@ async def test_a_coordinator_outlives_sixty_revisions_while_its_queue_feeds_two_
             await owning.configure("q", pools=("A", "B", f"C{revision}"))
             await owning.polls(polls + 1)
         assert owning.sources == [source], "it is the same consumer still"
-
-
-async def test_an_owner_that_a_pool_takes_for_an_older_one_is_soon_above_what_that_remembers(
-    redis_server: RedisServer,
-) -> None:
-    """A late call brings it an epoch from before Redis's clock stepped back and Redis forgot: seed 800745."""
-    async with an_owner(redis_server.url) as owning:
-        await owning.configure("q")
-        await owning.polls(1)
-        ahead = str(int(time.time() + 3600) * 1_000_000)
-        assert await Pool(owning.client, "P").fence("q", ahead)
-        owning.sources[0].answers.put_nowait([received("m1")])
-
-        def is_opened(times: int) -> bool:
-            return len(owning.sources) == times
-
-        for opened in (2, 3):
-            await eventually(lambda: not owning.lead.owned)
-            await asyncio.sleep(0.05)
-            assert not owning.lead.owned, "it is not tried all the time"
-            await owning.advance(1)
-            await eventually(partial(is_opened, opened))
-        await owning.polls(1)
-        (owned,) = owning.lead.owned.values()
-        assert int(owned.lease.epoch) == int(ahead) + 1

@@ -15,7 +15,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.errors import Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Held
+from fleet.sources.base import Held, Received
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
@@ -209,11 +209,15 @@ async def test_a_copy_for_a_pool_that_hangs_holds_up_no_other(client: Client, mo
         assert await drain(Pool(client, "OTHER")) == ["b3"]
 
 
+def in_small(**ids: str) -> list[Received]:
+    """Of one group, for the pool SMALL: each broker id with its message's."""
+    return [received(name, id=id_, poolCode="SMALL", messageGroupId="g") for name, id_ in ids.items()]
+
+
 async def test_a_copy_that_was_away_holds_its_group_up_no_longer(client: Client) -> None:
     pool = Pool(client, "SMALL")
     await pool.configure("1", PoolSettings(10, 1, on_failure="hold"))
-    first, again, copy, newer = (received(name, id=id_, poolCode="SMALL", messageGroupId="g") for name, id_ in
-                                 (("b0", "m0"), ("b1", "m1"), ("b2", "m1"), ("b3", "m3")))  # fmt: skip
+    first, again, copy, newer = in_small(b0="m0", b1="m1", b2="m1", b3="m3")
     async with owning(client) as owner:
         for one in (first, again, copy):
             await owner.admission.admit([one])
@@ -230,8 +234,7 @@ async def test_a_copy_that_was_away_holds_its_group_up_no_longer(client: Client)
 async def test_a_copy_that_comes_before_its_original_takes_its_place(client: Client) -> None:
     pool = Pool(client, "SMALL")
     await pool.configure("1", PoolSettings(10, 1, on_failure="hold"))
-    first, original, newer, copy = (received(name, id=id_, poolCode="SMALL", messageGroupId="g") for name, id_ in
-                                    (("b0", "m0"), ("b1", "m1"), ("b5", "m5"), ("b2", "m1")))  # fmt: skip
+    first, original, newer, copy = in_small(b0="m0", b1="m1", b5="m5", b2="m1")
     async with owning(client) as owner:
         for one in (first, original, newer):
             await owner.admission.admit([one])
