@@ -10,7 +10,7 @@ std = {
 max_line_length = 120
 
 -- The prelude stands before every script, so what it defines at its top level is known to all of them; what stands
--- before some of them is known to luacheck everywhere, and to tests/lua/test_headers.py where it is named.
+-- before some of them is known to luacheck everywhere, and to tests/state/test_headers.py where it is named.
 for _, name in ipairs({ "prelude", "with/rest", "with/away", "with/clock", "with/changed", "with/owner", "with/rate", "with/queue_time", "with/wake", "with/holder" }) do
   local file = "fleet/state/lua/" .. name .. ".lua"
   for line in io.lines(file) do

@@ -18,7 +18,7 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.config import MIN_CAPACITY
-from fleet.metrics_port import serve_metrics
+from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected

@@ -13,11 +13,11 @@ from coordinator.takeover import drop, lost_of
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.errors import StateUnavailable
-from fleet.nouns import number
 from fleet.sources.base import Source
 from fleet.state.connect import Client
 from fleet.state.queue import Queue, Tracked
 from fleet.state.registry import Registry
+from fleet.words import number
 
 log = logging.getLogger("fleet.coordinator")
 

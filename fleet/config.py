@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
-from fleet.delivery.sign import Signer
 from fleet.errors import InvalidConfig
 from fleet.message import DEFAULT_POOL, MAX_NAME_CHARACTERS
+from fleet.sign import Signer
 
 OnFailure = Literal["return", "skip", "hold", "park"]
 

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 
-from fleet.outages import outages
+from fleet.state.outages import outages
 
 _USER_INFO = re.compile(r"(?<=://)[^/\s'\"]*@")
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet.counters import Counted, Counters
 from fleet.errors import InvalidConfig, StateError
-from fleet.outages import outages
+from fleet.metrics.counters import Counted, Counters
+from fleet.state.outages import outages
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally

@@ -17,19 +17,19 @@ from typing import Any
 from fleet.errors import Fenced, FleetError, InvalidConfig, SparkGone
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import JobStore, open_store
-from fleet.nouns import number
 from fleet.settings import Settings
+from fleet.words import number
 from spark.cluster import end_with_spark_submit, is_local, submitted
-from spark.jobs import dispatch, fan_out
-from spark.jobs.dispatch import Done
-from spark.jobs.recover import Recovered, recover
-from spark.jobs.setup import Setup
-from spark.line import Line
+from spark.lead import Line
 from spark.progress import Progress, Say
 from spark.room import PoolDue
 from spark.session import Spark
 from spark.sources.ledger import Due
 from spark.sources.send import Destination
+from spark.steps import dispatch, fan_out
+from spark.steps.dispatch import Done
+from spark.steps.recover import Recovered, recover
+from spark.steps.setup import Setup
 
 _PAUSE_AFTER_TROUBLE_S = 5.0
 _HELD_S = 5.0

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleet.nouns import number
+from fleet.words import number
 
 Say = Callable[[str], None]
 EVERY_S = 5.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.status import span
+from fleet.operate.status import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.embedded_redis import find_executable
-from tests.servers import RedisServer, ServerFailed, running_redis
+from fleet.local.embedded_redis import find_executable
+from tests.servers.local import RedisServer, ServerFailed, running_redis
 
 _LIBRARIES = "/usr/lib/*-linux-gnu/faketime/libfaketimeMT.so.1"
 

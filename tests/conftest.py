@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.activemq_server import ActiveMqServer, running_activemq
-from tests.moto_server import MotoServer, aws_settings, running_moto
-from tests.nats_server import NatsServer, running_nats
-from tests.postgres_server import PostgresServer, running_postgres
-from tests.servers import (
+from tests.servers.activemq import ActiveMqServer, running_activemq
+from tests.servers.local import (
     RedisCluster,
     RedisServer,
     Sink,
@@ -20,6 +17,9 @@ from tests.servers import (
     running_redis_cluster,
     running_sink,
 )
+from tests.servers.moto import MotoServer, aws_settings, running_moto
+from tests.servers.nats import NatsServer, running_nats
+from tests.servers.postgres import PostgresServer, running_postgres
 
 # What a made-up case takes says how busy the machine is, not whether it holds.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

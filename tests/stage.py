@@ -21,12 +21,12 @@ from typing import Any
 
 import redis
 
-from fleet.journal import End, Journal, read
+from fleet.operate.journal import End, Journal, read
+from fleet.operate.verify import Verdict, verify
 from fleet.sources.base import Depth, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
-from fleet.verify import Verdict, verify
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
 
 FLEET = str(Path(sys.executable).with_name("fleet"))
 QUEUE, POOL = "storm", "POOL"

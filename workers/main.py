@@ -13,7 +13,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
-from fleet.metrics_port import serve_metrics
+from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.settings import Settings
 from fleet.state.connect import connected

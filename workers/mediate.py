@@ -16,8 +16,8 @@ from fleet.delivery.classify import classify
 from fleet.delivery.client import BadUrl, HttpClient
 from fleet.delivery.origin import origin_of
 from fleet.delivery.reply import Reply
+from fleet.delivery.signatures import Signatures, Unsignable
 from fleet.outcome import Failed, NotSent, Outcome, Uncallable, Unreachable
-from fleet.signatures import Signatures, Unsignable
 from fleet.state.entry import Entry
 from workers.claim import GroupLease
 from workers.gate import Gate, gate

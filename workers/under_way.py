@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fleet.explain_delivery import MOST_TOLD
+from fleet.operate.explain_delivery import MOST_TOLD
 from workers.claim import GroupLease
 
 SLOW_MS = 1000.0

@@ -13,24 +13,24 @@ from typing import Any, assert_never
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
-from fleet.counters import Counters
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.origin import origin_of
+from fleet.delivery.signatures import Signatures
 from fleet.errors import StateError
-from fleet.nouns import number
-from fleet.outages import outages
+from fleet.metrics.counters import Counters
 from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallable, Unreachable
 from fleet.process import Life
-from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
 from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL, CHANGED_CHANNEL, POOL_WAKE_CHANNEL, WAKE_CHANNEL
 from fleet.state.known_pools import KnownPools
+from fleet.state.outages import outages
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
+from fleet.words import number
 from workers.claim import MAX_CLAIM, GroupLease, PoolLink
 from workers.complain import Complaints
 from workers.gate import Gate

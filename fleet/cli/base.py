@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from fleet import logs
-from fleet.embedded_redis import find_running
 from fleet.errors import FleetError, NotUp, StateUnavailable
+from fleet.local.embedded_redis import find_running
 from fleet.settings import RedisSettings, Settings, load
 from fleet.sources.base import Surroundings
 from fleet.sources.open import surround
@@ -120,7 +120,7 @@ def become(settings: Settings, process: str) -> None:
 
 
 async def fetch_config(source: str) -> bytes:
-    from coordinator.sync import fetch
+    from coordinator.syncer.sync import fetch
 
     return await asyncio.to_thread(fetch, source)
 

@@ -10,11 +10,11 @@ import click
 from fleet import config_sources
 from fleet.cli.base import Command, Group, ask, example, fetch_config, json_option, settings_without_redis
 from fleet.cli.table import show_json
-from fleet.doctor import Finding, examine
 from fleet.errors import InvalidConfig
-from fleet.nouns import number
+from fleet.local.doctor import Finding, examine
+from fleet.operate.verify import verify as verify_journals
 from fleet.sources.check import haste_of, refusal_of
-from fleet.verify import verify as verify_journals
+from fleet.words import number
 
 
 @click.command(cls=Command, epilog=example("fleet verify sent.ndjson deliveries.ndjson --duplicates 10"))

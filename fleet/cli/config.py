@@ -14,11 +14,11 @@ from fleet.cli.reading import reading
 from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
-from fleet.explanation import iso
+from fleet.operate.explanation import iso
+from fleet.operate.status import span
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.reload import Reloaded
 from fleet.state.reload import reload as reload_now
-from fleet.status import span
 
 
 @config.command(epilog=example("fleet config show", "fleet config show --json | jq .config.processingPools"))

@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from fleet import dead as letters_of_the_dead
-from fleet import views
 from fleet.cli.base import Group, ask, example, json_option
 from fleet.cli.pool import fleet_of
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
-from fleet.dead import KINDS, Letter, Wanted
 from fleet.errors import FleetError
-from fleet.nouns import number
+from fleet.operate import dead_letters as letters_of_the_dead
+from fleet.operate import views
+from fleet.operate.dead_letters import KINDS, Letter, Wanted
+from fleet.operate.status import span
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.status import span
+from fleet.words import number
 
 
 async def names_of_queues(client: Client) -> list[str]:

@@ -8,13 +8,13 @@ import time
 
 import click
 
-from fleet import views
 from fleet.cli.base import Command, ask, example, json_option
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json
-from fleet.explain import Explainer
-from fleet.explanation import Explanation, at
-from fleet.status import span
+from fleet.operate import views
+from fleet.operate.explain import Explainer
+from fleet.operate.explanation import Explanation, at
+from fleet.operate.status import span
 
 
 @click.command(cls=Command, epilog=example("fleet explain order-1", "fleet explain 01K97FHM11EKYSXT135MVM6AC7 --json"))

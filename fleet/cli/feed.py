@@ -20,7 +20,7 @@ from fleet.cli.base import Command, Group, become, example, json_option, setting
 from fleet.cli.screen import Screen
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.store import open_store
-from fleet.pipeline import why_not
+from fleet.local.pipeline import why_not
 from fleet.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from fleet.cli.dead import names_of_queues, replay_letters
 from fleet.cli.pool import fleet_of, no_such_pool
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
-from fleet.dead import Wanted
 from fleet.errors import FleetError
-from fleet.explanation import iso
-from fleet.nouns import number
-from fleet.skip import skip_head
+from fleet.operate.dead_letters import Wanted
+from fleet.operate.explanation import iso
+from fleet.operate.skip import skip_head
+from fleet.operate.status import span
 from fleet.state import groups as state_groups
 from fleet.state.groups import GroupView, PoolNow
 from fleet.state.operate import PoolByHand
-from fleet.status import span
+from fleet.words import number
 
 
 @click.command(cls=Command, epilog=example("fleet groups ORDERS", "fleet groups ORDERS --limit 0 --json"))

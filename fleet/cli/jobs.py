@@ -19,7 +19,7 @@ from fleet.jobs.add import add as add_lines
 from fleet.jobs.read import read_job, read_lines
 from fleet.jobs.records import STATUSES
 from fleet.jobs.shown import attempt_json, job_json, moment
-from fleet.nouns import number
+from fleet.words import number
 
 
 class _Age(click.ParamType[float]):

@@ -6,16 +6,16 @@ from typing import Any
 
 import click
 
-from fleet import present, views
 from fleet.cli.base import Command, ask, example, json_option, settings_of
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import InvalidConfig
-from fleet.nouns import number
-from fleet.state import observe
+from fleet.operate import views
+from fleet.operate.status import Status, span
+from fleet.operate.status import status as status_of
+from fleet.state import observe, present
 from fleet.state.connect import connected
-from fleet.status import Status, span
-from fleet.status import status as status_of
+from fleet.words import number
 
 _MOST_SHOWN = 8
 

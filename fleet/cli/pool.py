@@ -10,11 +10,11 @@ import click
 from fleet.cli.base import Group, ask, example, settings_of
 from fleet.config import MAX_NUMBER
 from fleet.errors import FleetError
-from fleet.nouns import number
 from fleet.state import groups
 from fleet.state.connect import Client, connected
 from fleet.state.operate import NO_RATE, Adjusted, PoolByHand
 from fleet.state.pool import Pool
+from fleet.words import number
 
 
 @contextlib.asynccontextmanager

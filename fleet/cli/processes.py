@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
-from fleet import demo as demonstration
 from fleet.cli.base import Command, become, example, fetch_config, settings_of, settings_without_redis
 from fleet.cli.server import PORT
-from fleet.endpoint import EndpointOptions, run_endpoint
-from fleet.send import SAMPLE_PORT
+from fleet.local import demo as demonstration
+from fleet.local.endpoint import EndpointOptions, run_endpoint
+from fleet.local.supervise import Supervisor, on_signals
+from fleet.local.up import environment_for, programs
+from fleet.local.up import up as run_up
+from fleet.operate.send import SAMPLE_PORT
 from fleet.state.connect import connected
-from fleet.supervise import Supervisor, on_signals
-from fleet.up import environment_for, programs
-from fleet.up import up as run_up
 
 COUNT = click.IntRange(1, 256)
 metrics_port_option = click.option(
@@ -106,7 +106,7 @@ def syncer(context: click.Context, metrics_port: int | None) -> int:
 
     Ends with 1 when the first sync fails for good; later failures leave the last good configuration in force.
     """
-    from coordinator.syncer import run
+    from coordinator.syncer.main import run
 
     settings = settings_of(context)
     become(settings, f"syncer-{os.getpid()}")

@@ -14,8 +14,8 @@ import click
 from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
 from fleet.cli.table import tell_some
 from fleet.errors import NotUp, StateError
-from fleet.journal import Journal
-from fleet.send import (
+from fleet.operate.journal import Journal
+from fleet.operate.send import (
     ONE_OF_EIGHT,
     Draft,
     GroupMode,
@@ -30,11 +30,11 @@ from fleet.send import (
     seed_drafts,
     uri_of_queue,
 )
-from fleet.send import (
+from fleet.operate.send import (
     send as send_drafts,
 )
 from fleet.settings import Settings
-from fleet.sources.own import PREFIX
+from fleet.sources.own.source import PREFIX
 
 T = TypeVar("T")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from fleet import views
 from fleet.cli.base import Group, ask, example, json_option
 from fleet.cli.pool import fleet_of
 from fleet.cli.table import show_json
 from fleet.errors import FleetError
-from fleet.nouns import number
-from fleet.send import uri_of_queue
-from fleet.sources import own
+from fleet.operate import views
+from fleet.operate.send import uri_of_queue
+from fleet.sources.own import source as own
 from fleet.state.connect import Client
 from fleet.state.own_queue import OwnQueue
+from fleet.words import number
 
 
 @click.group(cls=Group, epilog=example("fleet queue purge orders --yes"))

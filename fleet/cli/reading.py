@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import click
 
-from fleet import present
 from fleet.cli.base import settings_of
+from fleet.state import present
 from fleet.state.connect import Client, connected
 
 

@@ -70,9 +70,9 @@ def report(
     """
     settings = settings_without_redis(context)
     try:
-        from spark.jobs.report import PAGE, Wanted
-        from spark.jobs.report import report as make
         from spark.report.words import one_line
+        from spark.steps.report import PAGE, Wanted
+        from spark.steps.report import report as make
     except ImportError as error:
         raise InvalidConfig(f"the report needs Spark: install fleet[spark] ({error})") from error
     folder = (out or settings.data_dir / "report").absolute()

@@ -11,29 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
 
 from fleet.delivery.reply import Reply
+from fleet.state.breakers import RULES, BreakerRules, Shared, StateName
 
-StateName = Literal["closed", "open", "half-open"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerRules:
-    window: int = 10
-    """Judged are the last so many requests, and never fewer."""
-    failure_ratio: float = 0.5
-    open_ms: int = 5000
-    successes_to_close: int = 3
-    probe_limit_ms: float = 960_000
-    """Longer than any request may take (the seed's 15 min). A probe that nobody recorded is given up then."""
-
-    @property
-    def mask(self) -> int:
-        return (1 << self.window) - 1
-
-
-RULES = BreakerRules()
 PROBED_RETRY_MS = 100
 """A probe is under way, here or elsewhere: who asks is not asked for again before this has passed."""
 OVERTAKEN_MS = 10_000
@@ -78,18 +59,6 @@ class Change(Enum):
     OPENED = "the window has too many failures"
     PROBE_SUCCEEDED = "one success more"
     PROBE_FAILED = "open again"
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A breaker as Redis holds it, at one moment of Redis's clock."""
-
-    tag: str
-    """`closed`, `open` for `left_ms`, `half`, `taken` (somebody probes), `granted` (we do) or `kept` (we still do)."""
-    as_of_ms: int
-    left_ms: int = 0
-    successes: int = 0
-    epoch: str = ""
 
 
 def spoke(reply: Reply) -> bool | None:

@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Literal
 
 from fleet.clock import Clock
-from fleet.delivery.breaker import OWN_PERMIT, PASS, PROBE, RULES, Admit, Breaker, BreakerRules, Change, Shared
+from fleet.delivery.breaker import OWN_PERMIT, PASS, PROBE, Admit, Breaker, Change
 from fleet.errors import StateError
-from fleet.state.breakers import IDLE_MS, MOST_ORIGINS, SharedBreakers, heard
+from fleet.state.breakers import IDLE_MS, MOST_ORIGINS, RULES, BreakerRules, Shared, SharedBreakers, heard
 
 ASK_WITHIN_S = 1.0
 """Redis answers in a few ms. If it does not, the message is not held any longer, and we give ourselves the permit."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from fleet.jobs.process import Processor
 from fleet.process import Identity
+from fleet.processing.process import Processor
 from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fleet.clock import Clock
 from fleet.config import QueueConfig
-from fleet.views import AskDepths, DepthNow, queue_depths
+from fleet.operate.views import AskDepths, DepthNow, queue_depths
 
 LOCAL_MS = 1000.0
 REMOTE_MS = 10_000.0

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fleet.operate.status import Status
 from fleet.state.warnings import WarningView
-from fleet.status import Status
 
 Level = Literal["HEALTHY", "WARNING", "DEGRADED"]
 

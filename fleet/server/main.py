@@ -18,14 +18,15 @@ from fleet.clock import Clock, SystemClock
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
+from fleet.delivery.signatures import Signatures
 from fleet.errors import StateError
-from fleet.jobs.admit import Gate
 from fleet.jobs.app_key import app_key
 from fleet.jobs.due import DueJobs
-from fleet.jobs.process import AT_ONCE, THREADS, Processor
-from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import open_store
 from fleet.process import Heartbeat, Identity, Life, tame_collector
+from fleet.processing.admit import Gate
+from fleet.processing.process import AT_ONCE, THREADS, Processor
+from fleet.processing.signers import JobSigners
 from fleet.server.app import make_app
 from fleet.server.aside import Aside
 from fleet.server.breakers import BreakerBoard
@@ -38,7 +39,6 @@ from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
 from fleet.settings import Settings
-from fleet.signatures import Signatures
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client, connected
 from fleet.state.keys import BREAKER_CHANNEL

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fleet import present, views
-from fleet.counted import HISTOGRAMS, add_counted
 from fleet.jobs.due import Due
-from fleet.metrics import Exposition
+from fleet.metrics.counted import HISTOGRAMS, add_counted
+from fleet.metrics.exposition import Exposition
+from fleet.operate import views
+from fleet.operate.views import AskDepths
 from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
-from fleet.state import observe
+from fleet.state import observe, present
 from fleet.state.connect import Client
 from fleet.state.look import Looked, look
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.totals import forget, labels, totals
 from fleet.state.warnings import Warnings
-from fleet.views import AskDepths
 
 _POOL_KINDS = frozenset({"pool", *(kind for kind, (_, label, _) in HISTOGRAMS.items() if label == "pool")})
 

@@ -8,11 +8,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from fleet import present, views
-from fleet.metrics import CONTENT_TYPE
+from fleet.metrics.exposition import CONTENT_TYPE
+from fleet.operate import views
 from fleet.server import context, metrics
 from fleet.server.answers import Json, encoded, flag, query_number
-from fleet.state import observe
+from fleet.state import observe, present
 from fleet.state.connect import Client
 from fleet.state.groups import GroupView, groups
 from fleet.state.registry import Registry

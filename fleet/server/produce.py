@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fleet import views
 from fleet.errors import FleetError, InvalidConfig
-from fleet.send import (
+from fleet.operate import views
+from fleet.operate.send import (
     ONE_OF_EIGHT,
     Draft,
     GroupMode,

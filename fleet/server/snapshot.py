@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from fleet import views
 from fleet.clock import Clock
 from fleet.errors import StateError
+from fleet.operate import views
+from fleet.operate.status import Status, status
 from fleet.server.aside import Looks
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.server.health import STATE_AWAY, Health, judge
 from fleet.state.connect import Client
 from fleet.state.warnings import Warnings, WarningView
-from fleet.status import Status, status
 
 EVERY_S = 1.0
 _POOLS_SHOWN = 200

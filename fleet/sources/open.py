@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fleet.errors import InvalidConfig
-from fleet.sources import activemq_address, nats_address, own, sqlite_file, sqs_address
+from fleet.sources.activemq import address as activemq_address
 from fleet.sources.base import Publisher, Source, Surroundings
-from fleet.sources.sqlite import SqliteSource
-from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.sources.nats import address as nats_address
+from fleet.sources.own import source as own
+from fleet.sources.sqlite import file as sqlite_file
+from fleet.sources.sqlite.publisher import SqlitePublisher
+from fleet.sources.sqlite.source import SqliteSource
+from fleet.sources.sqs import address as sqs_address
 
 _around = Surroundings()
 
@@ -89,7 +93,7 @@ def _own_publisher(uri: str, around: Surroundings) -> Publisher:
 
 
 def _sqs_source(asked: Asked) -> Source:
-    from fleet.sources.sqs import SqsSource
+    from fleet.sources.sqs.source import SqsSource
 
     return SqsSource(
         name=asked.name,
@@ -102,13 +106,13 @@ def _sqs_source(asked: Asked) -> Source:
 
 
 def _sqs_publisher(uri: str, around: Surroundings) -> Publisher:
-    from fleet.sources.sqs_publisher import SqsPublisher
+    from fleet.sources.sqs.publisher import SqsPublisher
 
     return SqsPublisher(address=sqs_address.parse_address(uri), endpoint=around.sqs_endpoint)
 
 
 def _nats_source(asked: Asked) -> Source:
-    from fleet.sources.nats import NatsSource
+    from fleet.sources.nats.source import NatsSource
 
     return NatsSource(
         name=asked.name,
@@ -119,13 +123,13 @@ def _nats_source(asked: Asked) -> Source:
 
 
 def _nats_publisher(uri: str, _around: Surroundings) -> Publisher:
-    from fleet.sources.nats_publisher import NatsPublisher
+    from fleet.sources.nats.publisher import NatsPublisher
 
     return NatsPublisher(address=nats_address.parse_address(uri))
 
 
 def _activemq_source(asked: Asked) -> Source:
-    from fleet.sources.activemq import ActiveMqSource
+    from fleet.sources.activemq.source import ActiveMqSource
 
     return ActiveMqSource(
         name=asked.name, address=activemq_address.parse_address(asked.uri), visibility_ms=asked.visibility_ms
@@ -133,7 +137,7 @@ def _activemq_source(asked: Asked) -> Source:
 
 
 def _activemq_publisher(uri: str, _around: Surroundings) -> Publisher:
-    from fleet.sources.activemq_publisher import ActiveMqPublisher
+    from fleet.sources.activemq.publisher import ActiveMqPublisher
 
     return ActiveMqPublisher(address=activemq_address.parse_address(uri))
 

@@ -4,20 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
-from fleet.delivery.breaker import RULES, BreakerRules, Shared, StateName
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP, script
 
+StateName = Literal["closed", "open", "half-open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRules:
+    window: int = 10
+    """Judged are the last so many requests, and never fewer."""
+    failure_ratio: float = 0.5
+    open_ms: int = 5000
+    successes_to_close: int = 3
+    probe_limit_ms: float = 960_000
+    """Longer than any request may take (the seed's 15 min). A probe that nobody recorded is given up then."""
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.window) - 1
+
+
+RULES = BreakerRules()
 MOST_ORIGINS = 10_000
 IDLE_MS = 3_600_000
 """A breaker that nobody has asked about for an hour is forgotten, which closes it."""
 PERMIT_MS = 10_000
 LONGEST_OPEN_MS = 60_000
 """One that is open for longer is so by a clock that stepped back since, as `breaker.lua` judges it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A breaker as Redis holds it, at one moment of Redis's clock."""
+
+    tag: str
+    """`closed`, `open` for `left_ms`, `half`, `taken` (somebody probes), `granted` (we do) or `kept` (we still do)."""
+    as_of_ms: int
+    left_ms: int = 0
+    successes: int = 0
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from fleet.counters import Counts, Key
+from fleet.metrics.counters import Counts, Key
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from fleet.state.look import look

@@ -1,7 +1,7 @@
 """A queue of our own, in Redis: groups held as SQS FIFO holds them, judged by the clock of Redis alone.
 
 A message is known by its number, which rises and is never used again, and a showing of it by that and how often it
-was shown. One typed wrapper per script; `fleet/sources/own.py` makes a source of it.
+was shown. One typed wrapper per script; `fleet/sources/own/source.py` makes a source of it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from fleet.counters import Counters
+from fleet.metrics.counters import Counters
 from fleet.state.connect import Client, translated
 
 call_times = Counters()

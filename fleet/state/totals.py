@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from fleet.counters import Counted, Counters, Counts, Key
+from fleet.metrics.counters import Counted, Counters, Counts, Key
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
 from fleet.state.scripts import SEP, script

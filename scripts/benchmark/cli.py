@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import importlib
 import json
-import pkgutil
 import shutil
 import signal
 import sys
@@ -17,18 +15,39 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import benchmark
 from benchmark.errors import BenchError
 from benchmark.ground import SHORT_DIVISOR, Ground
+from benchmark.machine.needs import need
+from benchmark.machine.profiler import Profiled, Profiler
+from benchmark.machine.sink import running_sink
 from benchmark.measure import Row, measure
-from benchmark.needs import need
+from benchmark.peers import rows as peers
+from benchmark.pipeline import latency as pipeline_latency
+from benchmark.pipeline import rows as pipeline
 from benchmark.plot import draw
-from benchmark.profiler import Profiled, Profiler
 from benchmark.report import report
+from benchmark.rows import claim, concurrency, drain, footprint, latency, limits, publish, sources
+from benchmark.scale import look as scale_look
+from benchmark.scale import rows as scale
 from benchmark.scenario import Scenario
-from benchmark.sink import running_sink
 from benchmark.table import print_table
 
+ROWS = (
+    limits,
+    peers,
+    claim,
+    concurrency,
+    drain,
+    footprint,
+    latency,
+    pipeline,
+    pipeline_latency,
+    publish,
+    scale,
+    scale_look,
+    sources,
+)
+"""In the order of the table."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 OUT = REPOSITORY / "out" / "bench"
 ROUNDS = 2
@@ -50,10 +69,7 @@ A missed budget is shown in the table and is not an error.
 
 
 def scenarios() -> list[Scenario]:
-    """Limits, peers, then whatever lies here as fleet_*.py."""
-    found = [module.name for module in pkgutil.iter_modules(benchmark.__path__) if module.name.startswith("fleet_")]
-    modules = [importlib.import_module(f"benchmark.{name}") for name in ("limits", "peers", *sorted(found))]
-    return [scenario for module in modules for scenario in module.SCENARIOS]
+    return [scenario for module in ROWS for scenario in module.SCENARIOS]
 
 
 def choose(known: Sequence[Scenario], only: str) -> list[Scenario]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmark import child
 from benchmark.errors import BenchError
+from benchmark.machine import child
+from benchmark.machine.sink import Sink
 from benchmark.scenario import Measurement
-from benchmark.sink import Sink
 
 WARM_UP_SHARE = 0.2
 START_S = 60.0

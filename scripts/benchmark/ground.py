@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.sink import Sink
+from benchmark.machine.sink import Sink
 
 GROUPS = 2_000
 SHORT_DIVISOR = 4

@@ -13,7 +13,7 @@ from redis import RedisError
 
 from benchmark.errors import BenchError
 from benchmark.ground import Ground
-from benchmark.load import Elsewhere
+from benchmark.machine.load import Elsewhere
 from benchmark.scenario import BEST_PEER, ITSELF, Budget, Measurement, Scenario
 from fleet.errors import FleetError
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmark.errors import BenchError
+from benchmark.machine.servers import redis_binary
+from benchmark.machine.sink import nginx_binary
 from benchmark.measure import Row, best_peer, verdicts
-from benchmark.servers import redis_binary
-from benchmark.sink import nginx_binary
 
 
 def report(rows: Sequence[Row], *, short: bool, rounds: int) -> dict[str, Any]:

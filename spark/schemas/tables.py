@@ -120,4 +120,4 @@ JOURNAL = StructType(
         _column("journal", StringType(), nullable=True),
     ]
 )
-"""Records of `fleet/journal.py`, and which file each is from."""
+"""Records of `fleet/operate/journal.py`, and which file each is from."""

@@ -11,9 +11,9 @@ from fleet.config import shown_uri
 from fleet.errors import InvalidMessage, SourceUnavailable, StateError
 from fleet.jobs.app_key import token_maker
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked
-from fleet.sources import own
 from fleet.sources.base import Never, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher
+from fleet.sources.own import source as own
 from fleet.state.connect import Client, connect
 from fleet.state.own_queue import NewMessage, OwnQueue
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from fleet.supervise import child_environment
+from fleet.local.supervise import child_environment
 
 PATIENCE_S = 30.0
 

@@ -14,11 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from fleet.journal import End, Start, read
+from fleet.operate.journal import End, Start, read
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
-from tests.servers import running_redis
+from tests.servers.local import running_redis
 from tests.stage import Member, Stage, until
 
 

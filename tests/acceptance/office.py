@@ -18,7 +18,7 @@ from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.schema import dispatch_jobs
 from tests.acceptance.fleet_command import Fleet, Process
 from tests.acceptance.site import address_in
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 def an_office(directory: Path, redis: RedisServer, database_url: str, **more: str) -> Office:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from fleet.journal import Journal
 from fleet.message import MAX_BODY_BYTES, MAX_NAME_CHARACTERS
+from fleet.operate.journal import Journal
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state import observe
@@ -21,7 +21,7 @@ from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.queue import Queue
 from fleet.state.warnings import Warnings
 from tests.acceptance.fleet_command import Fleet
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
 
 LONG = 10_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.journal import Start, read
-from tests.servers import free_port
+from fleet.operate.journal import Start, read
+from tests.servers.local import free_port
 from tests.stage import FLEET, POOL, Stage, a_stage, until
 
 

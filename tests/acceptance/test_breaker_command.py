@@ -9,7 +9,7 @@ import pytest
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import connected
 from tests.acceptance.fleet_command import Fleet
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from fleet.cli.main import fleet as command_family
 from tests.acceptance.fleet_command import Fleet, until
-from tests.servers import running_redis
+from tests.servers.local import running_redis
 
 POOL_FIELDS = (
     "poolCode totalProcessed totalSucceeded totalFailed totalRateLimited successRate activeWorkers availablePermits"

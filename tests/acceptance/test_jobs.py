@@ -20,7 +20,7 @@ from tests.acceptance.fleet_command import Fleet, Process, until
 from tests.acceptance.office import Office, an_office
 from tests.acceptance.site import address_in
 from tests.acceptance.webhooks import Target, a_target
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

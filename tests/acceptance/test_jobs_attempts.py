@@ -15,7 +15,7 @@ from tests.acceptance.fleet_command import until
 from tests.acceptance.office import an_office
 from tests.acceptance.test_jobs_breaker import added
 from tests.acceptance.webhooks import a_target
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 JOBS = 5
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import requests
 
-from fleet.delivery.breaker import RULES
-from fleet.state.breakers import SharedBreakers
+from fleet.state.breakers import RULES, SharedBreakers
 from fleet.state.connect import connected
 from tests.acceptance.fleet_command import until
 from tests.acceptance.office import Office, an_office
 from tests.acceptance.webhooks import Target, a_target
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 @pytest.fixture

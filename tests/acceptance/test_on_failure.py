@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet.journal import End, read
+from fleet.operate.journal import End, read
 from fleet.state.keys import PoolKeys, QueueKeys
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
 

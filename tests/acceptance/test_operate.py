@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from fleet.dead import skipped
-from fleet.journal import Start, read
-from fleet.sources import sqlite_look
+from fleet.operate.dead_letters import skipped
+from fleet.operate.journal import Start, read
+from fleet.sources.sqlite import look as sqlite_look
 from fleet.state import groups
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys

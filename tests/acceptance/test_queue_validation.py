@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.fleet_command import Fleet, until
-from tests.servers import running_redis
+from tests.servers.local import running_redis
 
 
 def test_queues_that_cannot_be_read_are_warnings_and_the_configuration_applies(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from subprocess import PIPE
 
-from fleet.supervise import child_environment
+from fleet.local.supervise import child_environment
 from tests.acceptance.fleet_command import PATIENCE_S, Fleet
-from tests.servers import free_port
+from tests.servers.local import free_port
 
 README = Path(__file__).parents[2] / "README.md"
 

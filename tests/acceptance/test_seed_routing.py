@@ -17,7 +17,7 @@ from fleet.state.queue import Tracking
 from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.integration.owning import eventually
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 async def _claim(pool: Pool, want: int = 50) -> list[Claim]:

@@ -7,14 +7,14 @@ import json
 import time
 from pathlib import Path
 
+from fleet.operate.status import is_off
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.warnings import Warnings
-from fleet.status import is_off
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
 from tests.integration.owning import eventually
-from tests.servers import free_port
+from tests.servers.local import free_port
 from tests.stage import until
 
 SLACK_MS = 3000

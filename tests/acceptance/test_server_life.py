@@ -12,7 +12,7 @@ import requests
 
 from tests.acceptance.fleet_command import Fleet, until
 from tests.acceptance.site import Site, address_in
-from tests.servers import running_redis
+from tests.servers.local import running_redis
 
 
 def test_another_address_than_loopback_needs_a_token(site: Site) -> None:

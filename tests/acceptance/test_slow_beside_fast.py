@@ -14,7 +14,7 @@ import pytest
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
-from tests.brokers import BROKERS, quick_sqs
+from tests.servers.brokers import BROKERS, quick_sqs
 from tests.stage import Stage, a_stage, until
 
 SLOW, FAST = "SLOW", "FAST"

@@ -14,7 +14,7 @@ from typing import Any
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import PoolKeys, QueueKeys
 from tests.clocks import WallClock
-from tests.proxy import Proxy
+from tests.servers.proxy import Proxy
 from tests.stage import POOL, QUEUE, Member, Stage, until
 
 BESIDE = "beside"

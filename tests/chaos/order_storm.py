@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fleet.operate.verify import Verdict
 from fleet.state.connect import connected
 from fleet.state.totals import totals
-from fleet.verify import Verdict
-from tests.brokers import BROKERS, Broker
 from tests.chaos.order_stage import ROOMY, OrderStage, Policy
 from tests.clocks import WallClock, running_stepped_redis
+from tests.servers.brokers import BROKERS, Broker
 
 HOUR_S = 3600
 AWHILE_S = 40

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from fleet.journal import End, Journal, read
+from fleet.operate.journal import End, Journal, read
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
-from tests.servers import RedisCluster, RedisServer, running_redis_cluster
+from tests.servers.local import RedisCluster, RedisServer, running_redis_cluster
 from tests.stage import QUEUE, Member, Stage, until
 from workers.claim import STALL_MS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet import failpoint
-from fleet.journal import Start, read
+from fleet.operate.journal import Start, read
 from tests.chaos.test_storm import judge
 from tests.spark.driver import FEED
 from tests.stage import Member, Stage, a_stage, until

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet.journal import End, read
+from fleet.operate.journal import End, read
 from fleet.state.keys import PoolKeys, QueueKeys
-from tests.proxy import proxied
-from tests.refusing import REFUSALS
-from tests.sentinels import running_sentinels
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
+from tests.servers.proxy import proxied
+from tests.servers.refusing import REFUSALS
+from tests.servers.sentinels import running_sentinels
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
 from workers.claim import STALL_MS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleet.state.keys import FleetKeys, PoolKeys
 from tests.chaos.test_storm import judge
-from tests.servers import running_redis
+from tests.servers.local import running_redis
 from tests.stage import POOL, Stage, a_stage, until
 
 MESSAGES, GROUPS = 2_000, 50

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fleet.sources.base import Publisher, Source
 from fleet.sources.open import open_publisher, open_source
-from tests.nats_server import NatsServer
+from tests.servers.nats import NatsServer
 
 
 class NatsKit:

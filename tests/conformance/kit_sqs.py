@@ -9,9 +9,9 @@ from typing import ClassVar
 from fleet.clock import SystemClock
 from fleet.sources.base import Publisher, Source
 from fleet.sources.open import open_publisher
-from fleet.sources.sqs import SqsSource
-from fleet.sources.sqs_address import parse_address
-from tests.moto_server import MotoServer
+from fleet.sources.sqs.address import parse_address
+from fleet.sources.sqs.source import SqsSource
+from tests.servers.moto import MotoServer
 
 _TEXT_ONLY = "SQS takes text only: a body that is not UTF-8 is refused"
 _NO_DELAY_OF_ONE = (

@@ -11,7 +11,7 @@ from fleet.sources.open import open_publisher, open_source
 from tests.conformance.kit_activemq import ActiveMqKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 class Kit(Protocol):

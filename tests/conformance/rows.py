@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tests.brokers import CANNOT, UNORDERED
+from tests.servers.brokers import CANNOT, UNORDERED
 
 T = TypeVar("T", bound=Callable[..., object])
 _NAME = "table_rows"

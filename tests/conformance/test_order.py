@@ -9,7 +9,7 @@ from tests.flow import (
     what_comes_while_the_head_fails_goes_back,
     what_lapsed_is_not_overtaken,
 )
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 async def test_what_lapsed_in_the_pool_is_not_overtaken_by_what_came_after_it(

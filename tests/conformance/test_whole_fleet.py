@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from fleet import views
+from fleet.operate import views
+from fleet.operate.verify import Verdict
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.connect import connected
 from fleet.state.keys import QueueKeys
-from fleet.verify import Verdict
-from tests.brokers import BROKERS, UNORDERED, Broker, Persistent
 from tests.conformance.rows import rows
+from tests.servers.brokers import BROKERS, UNORDERED, Broker, Persistent
 from tests.stage import POOL, QUEUE, Member, Stage, a_stage, until
 
 MESSAGES, GROUPS = 400, 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.activemq import ActiveMqSource
-from fleet.sources.activemq_address import parse_address
-from fleet.sources.activemq_publisher import ActiveMqPublisher
+from fleet.sources.activemq.address import parse_address
+from fleet.sources.activemq.publisher import ActiveMqPublisher
+from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Held, Outgoing, Received
 
 SOON_MS = 5_000

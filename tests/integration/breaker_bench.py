@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fleet.clock import SystemClock
-from fleet.delivery.breaker import ASK, PASS, PROBE, Admit, BreakerRules
+from fleet.delivery.breaker import ASK, PASS, PROBE, Admit
 from fleet.delivery.breakers import Breakers
-from fleet.state.breakers import BreakerView, SharedBreakers
+from fleet.state.breakers import BreakerRules, BreakerView, SharedBreakers
 from fleet.state.connect import Client, connect
 from fleet.state.keys import BREAKER_CHANNEL
 from fleet.state.signals import Signals

@@ -14,10 +14,10 @@ from fleet.cli.base import run_command
 from fleet.cli.main import fleet as fleet_command
 from fleet.jobs.store import JobStore
 from fleet.sources import open as opening
-from tests.activemq_server import ActiveMqServer, running_activemq
 from tests.integration.job_store_world import Hand, a_store
 from tests.integration.nats_world import Place
-from tests.servers import RedisServer
+from tests.servers.activemq import ActiveMqServer, running_activemq
+from tests.servers.local import RedisServer
 
 _numbers = count(1)
 

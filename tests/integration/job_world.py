@@ -10,21 +10,21 @@ from typing import Any
 import fakeredis
 from sqlalchemy import update
 
-from coordinator.publish import Publisher
+from coordinator.syncer.publish import Publisher
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import PoolConfig, RouterConfig
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
-from fleet.jobs.admit import Gate
+from fleet.delivery.signatures import Signatures
 from fleet.jobs.database import open_engine, parse_url, writing
-from fleet.jobs.process import Processor
 from fleet.jobs.records import Job, NewJob
 from fleet.jobs.schema import dispatch_jobs
-from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import JobStore
-from fleet.signatures import Signatures
+from fleet.processing.admit import Gate
+from fleet.processing.process import Processor
+from fleet.processing.signers import JobSigners
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry

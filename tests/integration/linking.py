@@ -12,7 +12,7 @@ from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.tasks import cancel
-from tests.lua.stage import in_group, pool_settings, submit
+from tests.state.stage import in_group, pool_settings, submit
 from workers.claim import GroupLease, PoolLink
 from workers.settle import Reporter
 from workers.worker import CALLS_AT_ONCE

@@ -12,13 +12,13 @@ from typing import Any
 
 from coordinator.directory import Directory
 from coordinator.lead import Lead
-from coordinator.publish import Publisher
 from coordinator.put_off import Limits
 from coordinator.room import Rooms
-from fleet import views
+from coordinator.syncer.publish import Publisher
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
 from fleet.errors import SourceUnavailable
+from fleet.operate import views
 from fleet.sources.base import Depth, Held, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.registry import Registry

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from fleet.clock import SystemClock
 from fleet.sources.base import Held, Outgoing, Publisher, Received
 from fleet.sources.open import open_publisher
-from fleet.sources.sqs import SqsSource
-from fleet.sources.sqs_address import parse_address
+from fleet.sources.sqs.address import parse_address
+from fleet.sources.sqs.source import SqsSource
 
 SOON_MS = 10_000
 

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.activemq_address import parse_address
-from fleet.sources.activemq_frames import Command
-from fleet.sources.activemq_publisher import ActiveMqPublisher
+from fleet.sources.activemq.address import parse_address
+from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.line import StompLine
+from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.base import Depth, Outgoing, Received
-from fleet.sources.stomp_line import StompLine
-from tests.activemq_server import MOST_BODY_BYTES, ActiveMqServer, running_activemq
 from tests.integration.activemq_world import (
     EMPTY,
     HEARTBEAT_MS,
@@ -30,7 +29,8 @@ from tests.integration.activemq_world import (
     source_of,
     until,
 )
-from tests.proxy import proxied
+from tests.servers.activemq import MOST_BODY_BYTES, ActiveMqServer, running_activemq
+from tests.servers.proxy import proxied
 
 
 async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
@@ -115,8 +115,8 @@ async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_
 
 _OWNER = """
 import asyncio, sys
-from fleet.sources.activemq import ActiveMqSource
-from fleet.sources.activemq_address import parse_address
+from fleet.sources.activemq.source import ActiveMqSource
+from fleet.sources.activemq.address import parse_address
 
 async def main():
     source = ActiveMqSource(name="q", address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=1000)

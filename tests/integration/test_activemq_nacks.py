@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.activemq import ActiveMqSource
-from fleet.sources.activemq_address import parse_address
-from fleet.sources.activemq_frames import Command
+from fleet.sources.activemq.address import parse_address
+from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.line import StompLine
+from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Received
-from fleet.sources.stomp_line import StompLine
-from tests.activemq_server import ActiveMqServer
 from tests.integration.activemq_world import (
     EMPTY,
     SOON_MS,
@@ -24,6 +23,7 @@ from tests.integration.activemq_world import (
     source_of,
     until,
 )
+from tests.servers.activemq import ActiveMqServer
 
 
 class Died(Exception):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fleet import behind_breakers
-from fleet.behind_breakers import blocked
 from fleet.config import RouterConfig, parse_router_config
+from fleet.operate import behind_breakers
+from fleet.operate.behind_breakers import blocked
 from fleet.sources.base import Outgoing, Surroundings
 from fleet.sources.open import open_publisher
 from fleet.state.breakers import SharedBreakers
@@ -21,8 +21,8 @@ from fleet.state.connect import Client, connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.own_queue import OwnQueue
 from fleet.state.scripts import SEP
-from tests.lua.stage import entry
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import entry
 
 AWAY, OTHER = "http://away.example", "https://other.example:8443"
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fleet.delivery import breakers as module
-from fleet.delivery.breaker import ASK, PASS, PROBE, Admit, BreakerRules, Open
-from fleet.state.breakers import SharedBreakers
+from fleet.delivery.breaker import ASK, PASS, PROBE, Admit, Open
+from fleet.state.breakers import BreakerRules, SharedBreakers
 from fleet.state.connect import connect
 from tests.integration.breaker_bench import ORIGIN, OTHER, PERMIT_MS, WITHIN_S, Bench, benches
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
 
 
 @pytest.fixture

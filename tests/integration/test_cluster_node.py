@@ -16,8 +16,8 @@ from fleet.state.keys import PoolKeys
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from tests.integration.linking import Links
-from tests.lua.stage import pool_settings
-from tests.servers import RedisCluster, RedisServer, running_redis_cluster
+from tests.servers.local import RedisCluster, RedisServer, running_redis_cluster
+from tests.state.stage import pool_settings
 
 POOLS = [f"P{i}" for i in range(60)]
 AT_ONCE_S = 1.0

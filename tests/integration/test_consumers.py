@@ -21,7 +21,7 @@ from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 from fleet.state.warnings import Warnings
 from tests.integration.owning import TTL_MS, HeldSource, an_owner, eventually
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 RESTARTED, FAILED = ("CONSUMER_RESTART", "WARN"), ("CONSUMER_RESTART_FAILED", "CRITICAL")
 

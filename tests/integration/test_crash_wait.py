@@ -12,19 +12,19 @@ import pytest
 from fleet.clock import SystemClock
 from fleet.errors import StateFull
 from fleet.lease import Lease
-from fleet.sources.activemq import ActiveMqSource
-from fleet.sources.activemq_address import parse_address
-from fleet.sources.activemq_publisher import ActiveMqPublisher
+from fleet.sources.activemq.address import parse_address
+from fleet.sources.activemq.publisher import ActiveMqPublisher
+from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Outgoing
 from fleet.state.connect import connected
 from fleet.state.entry import Entry
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.queue import Queue
-from tests.activemq_server import ActiveMqServer
 from tests.integration.owning import TTL_MS, HeldSource, Owning, an_owner, eventually
-from tests.proxy import proxied
-from tests.servers import RedisServer
+from tests.servers.activemq import ActiveMqServer
+from tests.servers.local import RedisServer
+from tests.servers.proxy import proxied
 
 WAIT_MS = 50
 

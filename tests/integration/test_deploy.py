@@ -16,10 +16,10 @@ import redis
 import requests
 
 from fleet.cli.main import fleet as commands
+from fleet.local.up import COORDINATOR_STOPS_S, SERVER_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
+from fleet.local.up_feed import FEED_STOPS_S
 from fleet.server.app import ROUTES
-from fleet.up import COORDINATOR_STOPS_S, SERVER_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
-from fleet.up_feed import FEED_STOPS_S
-from tests.servers import RedisCluster, RedisServer, running_redis
+from tests.servers.local import RedisCluster, RedisServer, running_redis
 from tests.stage import FLEET, Member, Stage, until
 
 ROOT = Path(__file__).parents[2]

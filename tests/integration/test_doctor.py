@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fleet.doctor import examine
 from fleet.errors import StateUnavailable
+from fleet.local.doctor import examine
 from fleet.settings import RedisSettings, Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.writes import refusal
-from tests.refusing import REFUSALS
-from tests.servers import RedisCluster, RedisServer
+from tests.servers.local import RedisCluster, RedisServer
+from tests.servers.refusing import REFUSALS
 
 
 async def examined(url: str, directory: Path) -> dict[str, tuple[str, str]]:

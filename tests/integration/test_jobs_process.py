@@ -15,15 +15,15 @@ from sqlalchemy import update
 
 from fleet.alarms import Alarms
 from fleet.config import PoolConfig
-from fleet.delivery.sign import Signer
+from fleet.delivery.signatures import Signatures
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import token_of
 from fleet.jobs.database import writing
-from fleet.jobs.process import Answer
 from fleet.jobs.schema import dispatch_jobs
-from fleet.jobs.sign import JobSigners
 from fleet.jobs.store import MARGIN_MS
-from fleet.signatures import Signatures
+from fleet.processing.process import Answer
+from fleet.processing.signers import JobSigners
+from fleet.sign import Signer
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.integration.job_world import FAILED, KEY, OK, World, a_world, target
@@ -348,7 +348,7 @@ async def test_an_outcome_is_recorded_though_the_database_was_away_when_it_came(
         return settle(*given, **named)
 
     monkeypatch.setattr(world.store, "settle", sometimes)
-    monkeypatch.setattr("fleet.jobs.process._SETTLE_AGAIN_S", 0.0)
+    monkeypatch.setattr("fleet.processing.process._SETTLE_AGAIN_S", 0.0)
     async with target(world, answering(OK)) as server:
         job = world.add()
         assert (await world.processor.process(job.id, 1)).ack is True

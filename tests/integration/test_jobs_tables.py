@@ -14,7 +14,7 @@ from fleet.jobs.database import open_engine, parse_url, reading, writing
 from fleet.jobs.records import NewEvent
 from fleet.jobs.store import JobStore
 from tests.integration.job_store_world import at_once
-from tests.postgres_server import running_postgres
+from tests.servers.postgres import running_postgres
 from tests.stage import until
 
 _OPENS = "import sys; from fleet.jobs.database import *; from fleet.jobs.store import JobStore; sys.stdin.read(1);"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.leading import Leading
-from coordinator.publish import Publisher
+from coordinator.syncer.leading import Leading
+from coordinator.syncer.publish import Publisher
 from fleet.config import RouterConfig, parse_router_config
 from fleet.config_difference import difference
 from fleet.lease import Lease
@@ -21,7 +21,7 @@ from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.registry import Registry
 from tests.integration.owning import HandClock
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.stage import FLEET, Member, Stage, until
 
 TTL_MS = 1500

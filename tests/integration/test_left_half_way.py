@@ -24,8 +24,8 @@ from fleet.state.warnings import Warnings
 from tests.acceptance.intake import SourceWithoutGroups, received
 from tests.integration.owner import Owner, Silence, owning
 from tests.integration.owning import eventually
-from tests.lua.stage import drain
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import drain
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fleet.state.connections import MOST
 from fleet.state.pool import Pool
 from tests.integration.linking import Links
 from tests.integration.owning import an_owner, eventually
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
 
 STALL_S = 3.0
 POOLS = [f"P{i}" for i in range(500)]

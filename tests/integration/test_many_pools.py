@@ -11,8 +11,9 @@ import pytest
 
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
-from fleet.counters import Counters
 from fleet.delivery.client import HttpClient
+from fleet.metrics.counters import Counters
+from fleet.operate.status import status
 from fleet.process import Heartbeat, Identity, Life
 from fleet.server.aside import Here
 from fleet.server.breakers import BreakerBoard
@@ -25,8 +26,7 @@ from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.totals import PIECE, Tally
 from fleet.state.warnings import Warnings
-from fleet.status import status
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from workers.worker import Worker
 
 POOLS = 10_000

@@ -16,8 +16,8 @@ from fleet.state.connections import MOST, Connections, Watched
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.signals import Signals
 from fleet.tasks import cancel
-from tests.proxy import Proxy, proxied
-from tests.servers import RedisCluster, RedisServer, running_redis
+from tests.servers.local import RedisCluster, RedisServer, running_redis
+from tests.servers.proxy import Proxy, proxied
 
 PING_S = 0.2
 

@@ -10,9 +10,9 @@ import pytest
 
 from fleet.errors import InvalidConfig, SourceUnavailable
 from fleet.sources.base import Outgoing, Source
-from fleet.sources.nats_pull import SILENCE_S
+from fleet.sources.nats.pull import SILENCE_S
 from tests.integration.nats_world import LONG_MS, SOON_MS, Place, held, numbers_of
-from tests.nats_server import NatsServer
+from tests.servers.nats import NatsServer
 
 # Polling ------------------------------------------------------------------------------------------------
 

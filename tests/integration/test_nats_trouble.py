@@ -14,8 +14,8 @@ from fleet.errors import FleetError, SourceUnavailable
 from fleet.sources.base import Held, Outgoing, Received, Source
 from fleet.sources.open import open_publisher, open_source
 from tests.integration.nats_world import LONG_MS, SOON_MS, Place, drained, held, numbers_of, until_it_answers
-from tests.nats_server import NatsServer, running_nats
-from tests.proxy import proxied
+from tests.servers.nats import NatsServer, running_nats
+from tests.servers.proxy import proxied
 
 
 async def test_a_line_that_is_cut_for_a_while_loses_nothing_and_keeps_the_order(

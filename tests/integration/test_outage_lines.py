@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.fleet_command import Fleet, until
-from tests.refusing import REFUSALS
-from tests.sentinels import running_sentinels
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.servers.refusing import REFUSALS
+from tests.servers.sentinels import running_sentinels
 
 ROLES = ("coordinator", "syncer", "server", "worker")
 BACK = "Redis is back"

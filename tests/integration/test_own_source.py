@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import InvalidConfig, SourceFull, SourceUnavailable
-from fleet.sources import own_look
 from fleet.sources.base import Held, Outgoing, Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
+from fleet.sources.own import look as own_look
 from fleet.state.connect import connected
-from tests.proxy import Proxy, proxied
-from tests.servers import RedisServer, running_redis
+from tests.servers.local import RedisServer, running_redis
+from tests.servers.proxy import Proxy, proxied
 
 
 class World:

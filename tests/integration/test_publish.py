@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.publish import Publisher
+from coordinator.syncer.publish import Publisher
 from fleet.config import RouterConfig, parse_router_config
 from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.observe import pool_settings
 from fleet.state.registry import Registry
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 @pytest.fixture

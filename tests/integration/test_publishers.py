@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from fleet.errors import SourceUnavailable
-from fleet.send import Overrides, drafts_from_lines, send
+from fleet.operate.send import Overrides, drafts_from_lines, send
 from fleet.sources.base import Held, NotSent, Outgoing, Surroundings, Unsure
 from fleet.sources.open import open_publisher, open_source
-from tests.activemq_server import ActiveMqServer
-from tests.nats_server import NatsServer
-from tests.proxy import Proxy, proxied
-from tests.servers import RedisServer
+from tests.servers.activemq import ActiveMqServer
+from tests.servers.local import RedisServer
+from tests.servers.nats import NatsServer
+from tests.servers.proxy import Proxy, proxied
 
 MESSAGES, BODY_BYTES = 80, 100_000
 CUT_AFTER_BYTES = MESSAGES * BODY_BYTES * 3 // 4

@@ -8,7 +8,7 @@ import time
 from fleet.sources.base import Received
 from fleet.state.pool import Pool
 from tests.integration.owning import an_owner, eventually
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 async def test_it_is_soon_above_the_epoch_that_the_pool_remembers(redis_server: RedisServer) -> None:

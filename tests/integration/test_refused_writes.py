@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from fleet.config import canonical, parse_router_config
+from fleet.operate.status import Status, status
 from fleet.server.health import judge
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
-from fleet.status import Status, status
-from tests.refusing import REFUSALS
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.servers.refusing import REFUSALS
 
 ROLES = ("coordinator", "syncer", "worker")
 READING = (

@@ -14,8 +14,8 @@ from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
 from tests.integration.owning import HandClock, eventually
-from tests.lua.stage import in_group, in_groups, submit
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import in_group, in_groups, submit
 
 LIMITS = {"SLOW": Limits(50, 2), "FAST": Limits(160, 8)}
 SHARES = {"SLOW": 0.5, "FAST": 0.5}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from fleet.doctor import examine
 from fleet.errors import StateUnavailable
+from fleet.local.doctor import examine
 from fleet.settings import RedisSettings, Settings
 from fleet.state.connect import Client, check_url, connect, connected
 from fleet.state.pool import Pool, PoolSettings
@@ -19,8 +19,8 @@ from fleet.state.sentinel import parse
 from fleet.state.url import safe_url
 from fleet.tasks import cancel
 from tests.integration.test_moved_redis import hearing
-from tests.sentinels import MASTER, Watched, running_sentinels, until
-from tests.servers import RedisServer, free_port
+from tests.servers.local import RedisServer, free_port
+from tests.servers.sentinels import MASTER, Watched, running_sentinels, until
 
 SECRET, THEIRS = "open-sesame", "watch-man"
 

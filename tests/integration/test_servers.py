@@ -7,7 +7,7 @@ import redis
 import requests
 from redis.cluster import RedisCluster as ClusterClient
 
-from tests.servers import RedisCluster, RedisServer, ServerFailed, Sink, running_redis
+from tests.servers.local import RedisCluster, RedisServer, ServerFailed, Sink, running_redis
 
 
 def test_the_redis_of_the_tests_is_real_and_never_evicts(redis_server: RedisServer) -> None:

@@ -23,8 +23,8 @@ from fleet.state.queue import Queue, Tracked
 from tests.acceptance.intake import SourceWithoutGroups
 from tests.integration.owner import Owner, Silence, owning
 from tests.integration.owning import HandClock, eventually
-from tests.lua.stage import drain, in_groups, submit
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import drain, in_groups, submit
 
 
 @pytest.fixture

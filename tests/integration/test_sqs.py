@@ -9,10 +9,10 @@ import pytest
 from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Outgoing, Surroundings
 from fleet.sources.open import open_publisher, open_source
-from fleet.sources.sqs import SqsSource
+from fleet.sources.sqs.source import SqsSource
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held, send
-from tests.moto_server import REGION, MotoServer, running_moto
-from tests.proxy import proxied
+from tests.servers.moto import REGION, MotoServer, running_moto
+from tests.servers.proxy import proxied
 
 
 @pytest.mark.parametrize(("fifo", "group"), [(False, "größe 1"), (True, "order/1:a~"), (True, None), (False, None)])
@@ -127,5 +127,5 @@ async def test_two_sources_of_one_queue_share_its_messages(moto_server: MotoServ
     async with a_source(uri) as one, a_source(uri) as two:
         async with asyncio.timeout(30):
             await asyncio.gather(work(one), work(two))
-    # No word of order: moto gives two receives at once messages of one group (tests/moto_server.py).
+    # No word of order: moto gives two receives at once messages of one group (tests/servers/moto.py).
     assert sorted(seen) == sorted(sent)

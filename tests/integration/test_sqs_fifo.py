@@ -1,4 +1,4 @@
-"""SQS FIFO as AWS promises it, which moto does not do (tests/strict_sqs.py): connections, lapses, old handles."""
+"""SQS FIFO as AWS promises it, which moto does not do (strict_sqs.py): connections, lapses, old handles."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.flow import (
     what_lapsed_is_not_overtaken,
 )
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
-from tests.moto_server import aws_settings
-from tests.servers import RedisServer, free_port
-from tests.strict_sqs import running_strict_sqs, uri_of
+from tests.servers.local import RedisServer, free_port
+from tests.servers.moto import aws_settings
+from tests.servers.strict_sqs import running_strict_sqs, uri_of
 
 CONNECTIONS = 4
 

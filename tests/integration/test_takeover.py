@@ -16,8 +16,8 @@ from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.queue import Queue
 from tests.integration.owning import HeldSource
-from tests.lua.stage import entry
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import entry
 
 CODES = [f"P{number}" for number in range(60)]
 

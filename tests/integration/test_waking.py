@@ -19,8 +19,8 @@ from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.integration.linking import Links
 from tests.integration.owning import eventually
-from tests.lua.stage import entry
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
+from tests.state.stage import entry
 from workers.worker import Worker
 
 TTL_MS = 1500

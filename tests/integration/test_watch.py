@@ -15,7 +15,7 @@ import pytest
 from coordinator import main
 from coordinator.directory import Directory
 from coordinator.lead import Lead
-from coordinator.publish import Publisher
+from coordinator.syncer.publish import Publisher
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
@@ -28,7 +28,7 @@ from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.integration.owning import HandClock, eventually
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 LEAK = ("PIPELINE_MAP_LEAK", "WARN")
 

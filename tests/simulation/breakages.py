@@ -251,9 +251,13 @@ BREAKAGES: dict[str, Breakage] = {
     "11-syncers": Breakage(
         what="two syncers with different files both publish",
         changes=(
-            Change("coordinator/leading.py", "            if not await self.keep():\n                break\n", ""),
-            Change("coordinator/leading.py", "            if not is_fresh() and (", "            if False and ("),
-            Change("coordinator/leading.py", "epoch=self._lease.epoch", 'epoch=""'),
+            Change(
+                "coordinator/syncer/leading.py", "            if not await self.keep():\n                break\n", ""
+            ),
+            Change(
+                "coordinator/syncer/leading.py", "            if not is_fresh() and (", "            if False and ("
+            ),
+            Change("coordinator/syncer/leading.py", "epoch=self._lease.epoch", 'epoch=""'),
         ),
         found_at=1,
         kinds=("flapping",),

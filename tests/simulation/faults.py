@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import FleetError, StateError
-from fleet.skip import skip_head
+from fleet.operate.skip import skip_head
 from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool
 from tests.simulation.network import FATES, Host, Weather

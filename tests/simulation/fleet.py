@@ -9,10 +9,10 @@ from typing import Any
 from unittest import mock
 
 import coordinator.main
-import coordinator.sync
-import coordinator.syncer
+import coordinator.syncer.main
+import coordinator.syncer.sync
 import fleet.sources.open as opening
-import fleet.sources.own
+import fleet.sources.own.source
 import fleet.state.connect
 import workers.main
 from fleet.errors import InvalidConfig, StateUnavailable
@@ -145,7 +145,7 @@ class Fleet:
             return workers.main.serve(settings, ["*"])
         if name.startswith("coordinator"):
             return coordinator.main.serve(settings)
-        return coordinator.syncer.serve(settings, None, None)
+        return coordinator.syncer.main.serve(settings, None, None)
 
     # What they find where the world would be ----------------------------------------------------------
 
@@ -163,11 +163,11 @@ class Fleet:
         try:
             with (
                 mock.patch.object(fleet.state.connect, "connect", connect),
-                mock.patch.object(fleet.sources.own, "connect", connect),
+                mock.patch.object(fleet.sources.own.source, "connect", connect),
                 mock.patch.object(coordinator.main, "tame_collector", _nothing),
                 mock.patch.object(workers.main, "tame_collector", _nothing),
                 mock.patch.object(workers.main, "HttpClient", lambda **_: SimulatedHttp(self._endpoints)),
-                mock.patch.object(coordinator.sync, "_fetch_url", self._fetch),
+                mock.patch.object(coordinator.syncer.sync, "_fetch_url", self._fetch),
                 mock.patch.object(opening, "_ADAPTERS", adapters),
                 in_line(),
             ):

@@ -17,10 +17,10 @@ from unittest import mock
 from fleet.clock import SystemClock
 from fleet.errors import FleetError
 from fleet.message import Message, encode
-from fleet.sources import sqlite_file
 from fleet.sources.base import Outgoing
-from fleet.sources.own import OwnPublisher
-from fleet.sources.sqlite_publisher import SqlitePublisher
+from fleet.sources.own.source import OwnPublisher
+from fleet.sources.sqlite import file as sqlite_file
+from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.state.pool import AWAY_GRACE_MS
 from fleet.state.scripts import names, script
 from tests.simulation import clock, faults, together

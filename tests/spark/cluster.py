@@ -19,7 +19,7 @@ import pyspark
 
 from spark.pack import Packed
 from tests.acceptance.fleet_command import Process
-from tests.servers import _running, _wait_for, free_port
+from tests.servers.local import _running, _wait_for, free_port
 from tests.spark.driver import end_session
 
 PATIENCE_S = 240.0

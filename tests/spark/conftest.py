@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.session import Spark
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
 
 QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

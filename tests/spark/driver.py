@@ -23,15 +23,15 @@ from sqlalchemy import select, update
 from fleet.jobs.records import NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore, open_store
+from fleet.local.supervise import child_environment
 from fleet.settings import DatabaseSettings, FeedSettings, LeaseSettings, RedisSettings, Settings
 from fleet.state.connect import connected
 from fleet.state.own_queue import Conclusion, OwnQueue, Shown
-from fleet.supervise import child_environment
 from spark.feed import Feed, destination
-from spark.jobs.setup import Setup
-from spark.line import Line
+from spark.lead import Line
 from spark.session import Spark
-from tests.servers import RedisServer
+from spark.steps.setup import Setup
+from tests.servers.local import RedisServer
 
 FEED = ("feed-frozen", "feed-publishing", "feed-published", "feed-marked")
 """Every place where a driver can be killed."""

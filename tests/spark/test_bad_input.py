@@ -19,7 +19,7 @@ from spark.session import Spark
 from tests.acceptance.fleet_command import Fleet, Result
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Received, a_target
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.spark.driver import Ground, process
 
 MIB = 1_048_576

@@ -15,9 +15,9 @@ from fleet.errors import Fenced, FleetError, JobStoreError
 from fleet.jobs.schema import claims, epochs
 from spark.aside import begun
 from spark.explain import explain
-from spark.jobs import dispatch
 from spark.room import Room
 from spark.sources import ledger
+from spark.steps import dispatch
 from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
 

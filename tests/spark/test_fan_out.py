@@ -12,9 +12,9 @@ from pyspark.testing import assertDataFrameEqual
 
 from fleet.jobs.records import NewEvent, Subscription
 from spark import schemas
-from spark.jobs import fan_out
-from spark.jobs.fan_out import release, take
 from spark.sources import copy
+from spark.steps import fan_out
+from spark.steps.fan_out import release, take
 from spark.transforms.fan_out import jobs_of
 from tests.spark.driver import Ground
 

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, Table
 
 from fleet.errors import Fenced, JobStoreError
 from fleet.jobs import database
-from spark.line import Line
+from spark.lead import Line
 from spark.sources import ledger
 from spark.sources.copy import insert_rows
 from spark.sources.ledger import Ledger
 from tests.acceptance.fleet_command import Process
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
 from tests.spark.works import the_works
 

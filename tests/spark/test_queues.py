@@ -19,8 +19,8 @@ from fleet.sources.base import Held, Received, Surroundings
 from fleet.sources.open import open_source
 from spark.session import Spark
 from spark.sources.ledger import Ledger
-from tests.brokers import BROKERS, UNORDERED
-from tests.servers import RedisServer
+from tests.servers.brokers import BROKERS, UNORDERED
+from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
 from tests.spark.test_dispatch import MODES
 

@@ -12,7 +12,7 @@ from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys, QueueKeys
 from fleet.state.own_queue import Conclusion, OwnQueue
 from spark import schemas
-from spark.jobs.recover import Recovered
+from spark.steps.recover import Recovered
 from spark.transforms.recover import suspects, to_reset
 from tests.spark.driver import QUEUE, Ground
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from spark.jobs.recover import Recovered
+from spark.steps.recover import Recovered
 from tests.acceptance.fleet_command import Fleet, until
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Target, a_target

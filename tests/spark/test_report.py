@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertDataFrameEqual
 
-from fleet.journal import Journal
+from fleet.operate.journal import Journal
 from spark import schemas
 from spark.sources.journals import journals
 from spark.transforms import order, report

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from fleet.journal import Journal
+from fleet.operate.journal import Journal
 from fleet.outcome import Delivered, Failed
-from spark.jobs.report import Wanted, report
+from spark.steps.report import Wanted, report
 from tests.acceptance.fleet_command import Fleet
 from tests.spark.driver import PATIENCE_S, Ground
 

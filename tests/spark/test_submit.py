@@ -12,7 +12,7 @@ import pytest
 
 from spark.pack import Packed, pack
 from tests.acceptance.fleet_command import Fleet, Process, until
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.spark.cluster import PATIENCE_S, Cluster, running_cluster, unpack_environment
 from tests.spark.driver import Ground
 from tests.spark.story import PLACES, killed_and_judged

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
 from tests.spark.story import killed_and_judged
 from tests.spark.works import tell, the_works, verdict

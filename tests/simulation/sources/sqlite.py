@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
-from fleet.sources import file_bell, sqlite, sqlite_file
+from fleet.sources.sqlite import bell as file_bell
+from fleet.sources.sqlite import file as sqlite_file
+from fleet.sources.sqlite import source as sqlite
 
 
 class InLine:

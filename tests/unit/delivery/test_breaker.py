@@ -13,15 +13,13 @@ from fleet.delivery.breaker import (
     PASS,
     PROBE,
     PROBED_RETRY_MS,
-    RULES,
     Breaker,
-    BreakerRules,
     Change,
     Open,
-    Shared,
     spoke,
 )
 from fleet.delivery.reply import Reply
+from fleet.state.breakers import RULES, BreakerRules, Shared
 
 
 def said(breaker: Breaker, outcomes: str, now_ms: float = 0.0) -> list[Change]:

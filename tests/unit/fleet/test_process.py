@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from fleet.counters import Counters
 from fleet.errors import StateUnavailable
+from fleet.metrics.counters import Counters
 from fleet.process import Heartbeat, Identity, Life
 from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally, labels, totals
-from tests.servers import RedisServer
+from tests.servers.local import RedisServer
 
 
 async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from fleet.operate.status import Status, problems
+from fleet.operate.views import QueueNow
 from fleet.server.health import STATE_AWAY, Health, judge
 from fleet.sources.base import Depth
 from fleet.state.observe import LeaseView, PoolView, QueueView, ServerView
 from fleet.state.pool import PoolSettings
 from fleet.state.registry import ConfigRevision
 from fleet.state.warnings import Severity, WarningView
-from fleet.status import Status, problems
-from fleet.views import QueueNow
 
 MB = 2**20
 

@@ -10,12 +10,12 @@ import pytest
 
 from fleet.config import QueueConfig
 from fleet.errors import SourceUnavailable
+from fleet.operate.views import DepthNow
 from fleet.server import publishers as module
 from fleet.server.depths import LOCAL_MS, REMOTE_MS, Depths
 from fleet.server.publishers import Publishers
 from fleet.sources.base import Depth, Outgoing, Publisher
 from fleet.sources.open import open_source
-from fleet.views import DepthNow
 from tests.unit.server.test_snapshot import Clock
 
 LOCAL = QueueConfig(name="local", uri="sqlite:///q.db?queue=a")

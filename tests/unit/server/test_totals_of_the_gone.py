@@ -8,7 +8,7 @@ import fakeredis
 import pytest
 
 from fleet.config import RouterConfig, canonical, parse_router_config
-from fleet.counters import Counted, Counters
+from fleet.metrics.counters import Counted, Counters
 from fleet.server.metrics import forget_what_is_gone
 from fleet.state.connect import Client
 from fleet.state.registry import Registry

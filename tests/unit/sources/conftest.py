@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.moto_server import aws_settings
-from tests.scripted_sqs import ScriptedSqs, scripted_sqs
+from tests.servers.moto import aws_settings
+from tests.servers.scripted_sqs import ScriptedSqs, scripted_sqs
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.errors import InvalidConfig
-from fleet.explain_source import LOOKED_INTO
+from fleet.operate.explain_source import LOOKED_INTO
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_publisher, open_source
 

@@ -11,7 +11,7 @@ from fleet.state.cluster import PerNode
 from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import PoolKeys
 from fleet.state.pool import Claim, Exchanged, Policy, Settlement
-from tests.lua.stage import entry
+from tests.state.stage import entry
 from workers.claim import GroupLease, PoolLink
 
 

@@ -1,0 +1,1 @@
+"""The syncer: fetch the router configuration, validate it, publish a revision."""

@@ -1,0 +1,342 @@
+"""The config syncer: fetch every source, merge what is good, publish it, and keep doing so.
+
+Knows nothing of Redis: `publish` and `warn` are given. Publishing is repeated although nothing changed, so that
+a wiped Redis has its configuration back within seconds; `publish` makes no revision of what is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import requests
+
+from fleet.clock import Clock
+from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
+from fleet.errors import FleetError, InvalidConfig, StateError
+from fleet.message import DEFAULT_POOL
+from fleet.words import number
+
+log = logging.getLogger("fleet.syncer")
+
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
+FETCH_TIMEOUT_S = 10.0
+TICK_S = 1.0  # how soon a changed file is seen
+REPUBLISH_S = 1.0
+_CHUNK_BYTES = 64 * 1024
+
+Severity = Literal["WARN", "CRITICAL"]
+Warn = Callable[[str, Severity, str], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+Answer = Callable[[str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a configuration that was to be published."""
+
+    revision: str
+    """The one in place now, '' for none."""
+    in_force: bool = True
+    """Whether it is the one that was to be published."""
+
+
+class Publish(Protocol):
+    async def __call__(self, config: RouterConfig, *, is_fresh: Callable[[], bool]) -> Published:
+        """`is_fresh`: whether all of it was read, or given up, since we may publish."""
+
+
+async def _tell_nobody(_request: str, _error: str) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Before a sync has failed for good (the numbers are seed 000's)."""
+
+    attempts: int = 12
+    pause_s: float = 5.0
+
+
+def fetch(source: str, *, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
+    """The bytes of a URL or a file; InvalidConfig says in one line, without its password, why there are none."""
+    if "://" in source:
+        return _fetch_url(source, timeout_s)
+    try:
+        with Path(source).open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise InvalidConfig(f"{source}: {error.strerror}") from error
+    return _sized(source, data)
+
+
+def _fetch_url(url: str, timeout_s: float) -> bytes:
+    shown = shown_uri(url)
+    deadline = time.monotonic() + timeout_s
+    # A proxy of the environment is no part of the fleet. Named as none: requests looks for those not named.
+    no_proxies = dict.fromkeys(("http", "https", "all"), "")
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    try:
+        with requests.get(url, stream=True, timeout=timeout_s, proxies=no_proxies, headers=headers) as response:
+            if response.status_code != requests.codes.ok:
+                raise InvalidConfig(f"{shown}: answered {response.status_code}")
+            data = b""
+            # read1 returns what there is: an endpoint that trickles meets our deadline, not one per byte.
+            while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+                data += chunk
+                _sized(shown, data)
+                if time.monotonic() > deadline:
+                    raise InvalidConfig(f"{shown}: did not end within {timeout_s:g} s")
+    except requests.Timeout as error:
+        raise InvalidConfig(f"{shown}: did not answer within {timeout_s:g} s") from error
+    except requests.ConnectionError as error:
+        raise InvalidConfig(f"{shown}: cannot be reached") from error
+    except (requests.RequestException, OSError, ValueError) as error:
+        # Its words may quote the whole URL, its kind does not.
+        raise InvalidConfig(f"{shown}: cannot be fetched ({type(error).__name__})") from error
+    return data
+
+
+def _sized(source: str, data: bytes) -> bytes:
+    if len(data) > MAX_CONFIG_BYTES:
+        raise InvalidConfig(f"{source}: is larger than {MAX_CONFIG_BYTES} bytes")
+    return data
+
+
+def limit_pools(config: RouterConfig, *, max_pools: int) -> tuple[RouterConfig, tuple[str, ...]]:
+    """The configuration with no more than `max_pools` pools, and the codes of those left out."""
+    if len(config.pools) <= max_pools:
+        return config, ()
+    # DEFAULT-POOL has its place first: messages of every unknown pool go there.
+    ordered = sorted(config.pools, key=lambda pool: pool.code != DEFAULT_POOL)
+    kept, dropped = ordered[:max_pools], ordered[max_pools:]
+    limited = RouterConfig(queues=config.queues, pools=tuple(kept), remarks=config.remarks)
+    return limited, tuple(pool.code for pool in dropped)
+
+
+class _Source:
+    """One URL or file, and the last good configuration it gave."""
+
+    def __init__(self, address: str, fetch: Callable[[str], bytes]) -> None:
+        self.address = address
+        self.is_file = "://" not in address
+        self.good: RouterConfig | None = None
+        self.due_ms = 0.0
+        self.is_fresh = False
+        self.failures = 0
+        self._fetch = fetch
+        self._seen: tuple[int, ...] | None = None
+
+    async def read(self) -> RouterConfig:
+        # Looked at before it is read: a change between the two is seen again, not missed.
+        self._seen = self._stamp()
+        data = await asyncio.to_thread(self._fetch, self.address)
+        try:
+            self.good = parse_router_config(data)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{shown_uri(self.address)}: {error}") from error
+        return self.good
+
+    def changed(self) -> bool:
+        return self.is_file and self._stamp() != self._seen
+
+    def _stamp(self) -> tuple[int, ...]:
+        if not self.is_file:
+            return ()
+        try:
+            found = os.stat(self.address)
+        except OSError:
+            return ()
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class Syncer:
+    """Keeps the published configuration equal to its sources. A source that fails counts with its last good one."""
+
+    def __init__(
+        self,
+        *,
+        sources: str,
+        publish: Publish,
+        warn: Warn,
+        clock: Clock,
+        inline: bytes = b"",
+        sync_interval_s: float = 300.0,
+        max_pools: int = 10_000,
+        pool_warning_threshold: int = 5_000,
+        retry: RetryPolicy | None = None,
+        sleep: Sleep = asyncio.sleep,
+        fetch: Callable[[str], bytes] = fetch,
+        on_new: Callable[[RouterConfig], None] = lambda _: None,
+        on_reloaded: Answer = _tell_nobody,
+    ) -> None:
+        """`on_new` is told what was published for the first time, `on_reloaded` what was wrong at a reload, or ''."""
+        self._sources = [_Source(item.strip(), fetch) for item in sources.split(",") if item.strip()]
+        self._inline = parse_router_config(inline) if inline else None
+        if not self._sources and self._inline is None:
+            raise InvalidConfig(
+                "no router configuration is given (--config, FLEET_CONFIG or MESSAGE_ROUTER_CONFIG_URL)"
+            )
+        self._publish = publish
+        self._warn = warn
+        self._clock = clock
+        self._interval_ms = sync_interval_s * 1000
+        self._max_pools = max_pools
+        self._pool_warning_threshold = pool_warning_threshold
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        self._on_new = on_new
+        self._on_reloaded = on_reloaded
+        self._asked = ""
+        """Who asked for the reload that the next tick does."""
+        self._published: bytes | None = None
+        self._republish_ms = 0.0
+        self._state_away = False
+        self._nudge = asyncio.Event()
+        self.revision = ""
+        """The one in place as of the last look, ours or another's."""
+
+    async def initial(self) -> None:
+        """The first sync: every source must be good once. Raises what the last attempt met."""
+        for attempt in range(1, self._retry.attempts + 1):
+            try:
+                await self._read_all()
+                await self._publish_all()
+                return
+            except FleetError as error:
+                log.warning("sync %d of %d failed: %s", attempt, self._retry.attempts, error)
+                if attempt == self._retry.attempts:
+                    await self._tell("CONFIG_SYNC_FAILED", "CRITICAL", str(error))
+                    raise
+            await self._sleep(self._retry.pause_s)
+        raise AssertionError("a retry policy has at least one attempt")
+
+    async def _read_all(self) -> None:
+        """InvalidConfig names every source that failed: who mends the first must not learn of the next in a minute."""
+        failures = [failure for failure in await asyncio.gather(*map(self._read, self._sources)) if failure]
+        if failures:
+            raise InvalidConfig("; ".join(failures))
+
+    async def _read(self, source: _Source) -> str:
+        """Returns what was wrong."""
+        try:
+            await source.read()
+        except InvalidConfig as error:
+            return str(error)
+        self._plan(source)
+        return ""
+
+    async def run(self) -> None:
+        """After `initial`, for ever."""
+        while True:
+            self._nudge.clear()
+            await self.tick()
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
+
+    def reload(self, request: str = "") -> None:
+        """Read everything at the next tick, as `fleet config reload` asks."""
+        self._asked = request
+        for source in self._sources:
+            source.due_ms = 0.0
+        self._nudge.set()
+
+    def reread(self) -> None:
+        """We publish from now on, after another: what we have read may be older than what it had."""
+        for source in self._sources:
+            source.due_ms, source.is_fresh = 0.0, False
+        self._republish_ms = 0.0
+        self._nudge.set()
+
+    async def tick(self) -> None:
+        """One look: read what is due, publish what changed or may have been lost."""
+        now_ms = self._clock.boot_ms()
+        asked, self._asked = self._asked, ""
+        due = [source for source in self._sources if asked or now_ms >= source.due_ms or source.changed()]
+        # Side by side: a URL that takes its whole timeout holds up no changed file.
+        failures = [failure for failure in await asyncio.gather(*map(self._refresh, due)) if failure]
+        if due or now_ms >= self._republish_ms:
+            try:
+                await self._publish_all()
+                self._state_away = False
+            except StateError as error:
+                failures.append(str(error))
+                # Said once: it stays away or comes back, and the next tick tries again anyway.
+                if not self._state_away:
+                    log.warning("cannot publish the configuration: %s", error)
+                self._state_away = True
+        if asked:
+            await self._on_reloaded(asked, "; ".join(failures))
+
+    async def _refresh(self, source: _Source) -> str:
+        """Returns what was wrong."""
+        try:
+            await source.read()
+        except InvalidConfig as error:
+            source.failures += 1
+            log.warning("sync failed, the last good configuration stays: %s", error)
+            # A file is wrong until it is written again; a URL may only be away for a moment.
+            given_up = source.is_file or source.failures >= self._retry.attempts
+            if given_up:
+                await self._tell("CONFIG_SYNC_FAILED", "WARN", str(error))
+                self._plan(source)
+            else:
+                source.due_ms = self._clock.boot_ms() + self._retry.pause_s * 1000
+            return str(error)
+        self._plan(source)
+        return ""
+
+    def _plan(self, source: _Source) -> None:
+        source.failures, source.is_fresh = 0, True
+        # Files are watched instead.
+        source.due_ms = float("inf") if source.is_file else self._clock.boot_ms() + self._interval_ms
+
+    async def _publish_all(self) -> None:
+        goods = [source.good for source in self._sources if source.good is not None]
+        if self._inline is not None:
+            goods.append(self._inline)
+        config, dropped = limit_pools(merge(goods), max_pools=self._max_pools)
+        # Counted from before the call: a slow Redis is not asked more often.
+        self._republish_ms = self._clock.boot_ms() + REPUBLISH_S * 1000
+        published = await self._publish(config, is_fresh=self._is_fresh)
+        self.revision = published.revision
+        if not published.in_force:
+            self._published = None  # told when it is
+            return
+        body = canonical(config)
+        if body != self._published:
+            self._published = body
+            log.info("revision %s: %d queues, %d pools", self.revision, len(config.queues), len(config.pools))
+            self._on_new(config)
+            await self._remark(config, dropped)
+
+    def _is_fresh(self) -> bool:
+        return all(source.is_fresh for source in self._sources)
+
+    async def _remark(self, config: RouterConfig, dropped: tuple[str, ...]) -> None:
+        for remark in config.remarks:
+            log.warning("%s", remark)
+        if dropped:
+            many = f"pools above the limit of {self._max_pools} are left out, the first is {dropped[0]}"
+            text = number(len(dropped), f"pool above the limit of {self._max_pools} is left out: {dropped[0]}", many)
+            await self._tell("POOL_LIMIT", "CRITICAL", text)
+        elif len(config.pools) >= self._pool_warning_threshold:
+            await self._tell(
+                "POOL_LIMIT", "WARN", f"{number(len(config.pools), 'pool')}, the limit is {self._max_pools}"
+            )
+
+    async def _tell(self, category: str, severity: Severity, text: str) -> None:
+        try:
+            await self._warn(category, severity, text)
+        except StateError as error:
+            # The reason for the warning is often the reason that it cannot be stored.
+            log.warning("%s %s not stored (%s): %s", severity, category, error, text)

@@ -1,0 +1,1 @@
+"""A fleet on one machine: its processes, its Redis, an endpoint to deliver to, the demo."""

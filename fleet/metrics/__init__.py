@@ -1,0 +1,1 @@
+"""Counting, and what is counted as Prometheus reads it."""

@@ -1,0 +1,1 @@
+"""What people ask for, behind the command line and HTTP alike."""

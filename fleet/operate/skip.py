@@ -1,0 +1,35 @@
+"""Putting the first message of a group aside: crash-safe as a worker's settling is, and never under a worker's feet."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from fleet.errors import FleetError
+from fleet.operate import dead_letters as dead
+from fleet.operate.explanation import at
+from fleet.state import groups
+from fleet.state.connect import Client
+from fleet.state.operate import PoolByHand
+
+_LOOK_S = 0.05  # nobody is told when a lease is given back
+
+
+async def skip_head(client: Client, code: str, group: str, *, give_up: float) -> str:
+    """Returns the id of the message that was put aside. Waits for a worker to give the group back, until `give_up`."""
+    view = await groups.group(client, code, group)
+    if view is None:
+        raise FleetError(f"pool {code} holds no message of group {group}")
+    # The one that is first now: if it is delivered while we wait, the next has done nothing to be skipped.
+    head, letter, pool = view.head, dead.skipped(view.head, code), PoolByHand(client, code)
+    while True:
+        done = await pool.skip(head, letter)
+        if done.tag == "skipped":
+            await pool.deliver(head, letter, done.operator)
+            return head.message_id
+        if done.tag == "changed":
+            raise FleetError(f"message {head.message_id} is not the first of group {group} any more: nothing is done")
+        if time.monotonic() >= give_up:
+            until = f", until {at(done.until_ms)[3:]} if it does not answer" if done.until_ms else ""
+            raise FleetError(f"a worker delivers message {head.message_id} now{until}: wait, or use --force")
+        await asyncio.sleep(_LOOK_S)

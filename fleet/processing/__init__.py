@@ -1,0 +1,1 @@
+"""What the server does with a message of a dispatch job."""

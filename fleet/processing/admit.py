@@ -1,0 +1,124 @@
+"""May the target of a job be called now? The circuit breaker of its origin is asked before the job is claimed.
+
+They are the workers' breakers, with the workers' rules. What differs is who waits: a worker holds a message up to two
+seconds for the probe of another one. A server holds none, or a target that hangs would take the seats of all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import assert_never
+
+from fleet.clock import Clock
+from fleet.delivery.breaker import Admit, Ask, Open, Pass, Probe, spoke
+from fleet.delivery.breakers import Breakers
+from fleet.delivery.origin import origin_of
+from fleet.delivery.reply import Reply
+from fleet.state.breakers import RULES
+
+PROBED_DELAY_S = math.ceil(RULES.open_ms / 1000)
+"""While somebody probes: as long as after a probe that fails. A target that hangs keeps its prober waiting for the
+job's timeout, and a shorter delay would have all its other messages come by many times meanwhile."""
+
+_APART_MS, _MOST_MS = 10, 60_000
+"""A hundred a second and server; who comes after six thousand others waits no longer than those do."""
+_ORIGINS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """Nothing may be sent, so nothing is claimed."""
+
+    origin: str
+    delay_s: int
+
+
+class Turns:
+    """When the jobs of a target that is shut come again: one after the other, however many they are.
+
+    Each time is a message, and what queue and ledger remember of it. All at once would also be one probe for all of
+    them; so there is somebody to ask for the next one as soon as it is free.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def next(self, origin: str, *, now_ms: int, not_before_ms: int) -> int:
+        latest_ms = max(now_ms + _MOST_MS, not_before_ms)
+        due_ms = min(max(not_before_ms, self._last.get(origin, 0) + _APART_MS), latest_ms)
+        if len(self._last) >= _ORIGINS:
+            self._last = {one: last for one, last in self._last.items() if last > now_ms}
+        self._last[origin] = due_ms
+        return due_ms
+
+
+class Ticket:
+    """One request may go out. Whoever has it says `heard` with the answer, and `close` whatever happens."""
+
+    def __init__(self, breakers: Breakers, clock: Clock, origin: str, *, probe: bool = False) -> None:
+        self._breakers = breakers
+        self._clock = clock
+        self._origin = origin
+        self._probe = probe
+
+    def heard(self, reply: Reply) -> None:
+        works = spoke(reply)
+        if works is None:
+            return
+        probe, self._probe = self._probe, False
+        self._breakers.record(self._origin, works, self._clock.boot_ms(), probe=probe)
+
+    def close(self) -> None:
+        """Give the permit back, where nothing was found out with it."""
+        if self._probe:
+            self._probe = False
+            self._breakers.release(self._origin)
+
+
+class Gate:
+    def __init__(self, *, breakers: Breakers, clock: Clock) -> None:
+        self._breakers = breakers
+        self._clock = clock
+
+    def unasked(self, url: str) -> Ticket:
+        """For a job that will hardly be sent: it may not take the permit of one that will."""
+        return Ticket(self._breakers, self._clock, origin_of(url))
+
+    async def admit(self, url: str) -> Ticket | Shut:
+        origin = origin_of(url)
+        admitted = self._admit(origin)
+        while isinstance(admitted, Ask):
+            admitted = await self._ask(origin)
+        match admitted:
+            case Pass():
+                return Ticket(self._breakers, self._clock, origin)
+            case Probe():
+                return Ticket(self._breakers, self._clock, origin, probe=True)
+            case Open(probed=True):
+                return Shut(origin, PROBED_DELAY_S)
+            case Open(retry_after_ms=after_ms):
+                return Shut(origin, max(1, math.ceil(after_ms / 1000)))
+            case _:
+                assert_never(admitted)
+
+    def _admit(self, origin: str) -> Admit:
+        return self._breakers.admit(origin, self._clock.boot_ms())
+
+    async def _ask(self, origin: str) -> Admit:
+        told: asyncio.Future[Admit] = asyncio.get_running_loop().create_future()
+
+        def decided() -> None:
+            # Here and not when we wake: a permit that nobody has taken by the end of this call is given back.
+            if not told.done():
+                told.set_result(self._admit(origin))
+
+        left_out = self._breakers.ask(origin, decided)
+        try:
+            return await told
+        except asyncio.CancelledError:
+            left_out.cancel()
+            if not told.cancelled() and told.done() and isinstance(told.result(), Probe):
+                self._breakers.release(origin)
+            raise

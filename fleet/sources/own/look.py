@@ -1,0 +1,61 @@
+"""Looking for one message, or one group, in a queue of our own: read-only, some hundred messages at a time.
+
+There is no index on message ids, as only an operator asks for one: every body of the queue is looked at.
+"""
+
+from __future__ import annotations
+
+from fleet.errors import InvalidMessage
+from fleet.message import Message, decode
+from fleet.sources.sqlite.look import AtSource
+from fleet.state.connect import Client
+from fleet.state.own_queue import OwnQueue
+
+
+async def find(client: Client, queue_name: str, subject: str) -> AtSource | None:
+    """A message by its id or its number, else the first one of a group."""
+    queue = OwnQueue(client, queue_name)
+    async for number, body in queue.bodies():
+        if number == subject or (subject.encode() in body and _id_of(body) == subject):
+            return await _at_source(queue, number, body)
+    head = await queue.head_of(subject)
+    if head is None:
+        return None
+    body_of_head = await queue.body(head)
+    return None if body_of_head is None else await _at_source(queue, head, body_of_head)
+
+
+async def _at_source(queue: OwnQueue, number: str, body: bytes) -> AtSource | None:
+    message = _message(body)
+    group = message.message_group_id if message is not None else ""
+    ahead, head = 0, number
+    # The sender's group is not in the body for certain: it counts where the queue has it in that list.
+    place = await queue.place_in(group, number) if group else None
+    if place is not None:
+        ahead, head = place
+    mine, first = await queue.standing(number), await queue.standing(head)
+    body_of_head = body if head == number else await queue.body(head)
+    named = _message(body_of_head) if body_of_head is not None else None
+    return AtSource(
+        broker_id=number,
+        message=message,
+        group=group if place is not None else None,
+        visible_at_ms=mine.visible_at_ms,
+        leased=mine.shown,
+        ahead=ahead,
+        head_id=named.id if named is not None else head,
+        head_visible_at_ms=first.visible_at_ms,
+        head_leased=first.shown,
+    )
+
+
+def _message(body: bytes) -> Message | None:
+    try:
+        return decode(body)
+    except InvalidMessage:
+        return None
+
+
+def _id_of(body: bytes) -> str | None:
+    message = _message(body)
+    return message.id if message is not None else None

@@ -1,0 +1,1 @@
+"""What a measurement stands on: child processes, servers, the sink, CPU time, the profiler."""

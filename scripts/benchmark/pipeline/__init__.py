@@ -1,0 +1,1 @@
+"""The pipeline's rows, beside DuckDB and a poller."""

@@ -1,0 +1,1 @@
+"""Rows of the table that measure Fleet: rates, latency, cost, limits."""

@@ -1,0 +1,1 @@
+"""A hundred workers and ten thousand pools: what they ask of Redis, and what they cost."""

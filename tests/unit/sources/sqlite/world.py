@@ -1,0 +1,137 @@
+"""A queue file, a clock that stands still, and processes that use the same file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fleet.sources.base import Held, Outgoing, Received
+from fleet.sources.sqlite.publisher import SqlitePublisher
+from fleet.sources.sqlite.source import SqliteSource
+
+_ROOT = Path(__file__).parents[3]
+START_MS = 1_800_000_000_000
+
+
+class StillClock:
+    """Moves only when told to. `stop` makes the thread that asks next wait in the middle of its work."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self.step_ms = 0
+        """By how much the wall clock was set wrong."""
+        self.booted_ms = 0
+        self.times_asked = 0
+        self.asked = threading.Event()
+        self.go = threading.Event()
+        self.go.set()
+
+    def stop(self) -> None:
+        self.asked.clear()
+        self.go.clear()
+
+    def wall_ms(self) -> int:
+        return self.now_ms + self.step_ms
+
+    def boot_ms(self) -> float:
+        self.times_asked += 1
+        self.asked.set()
+        assert self.go.wait(10)
+        return float(self.now_ms - self.booted_ms)
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = StillClock()
+
+    @asynccontextmanager
+    async def source(self, *, queue: str = "q", visibility_ms: int = 30_000) -> AsyncIterator[SqliteSource]:
+        source = SqliteSource(
+            name=queue,
+            path=self.path,
+            queue=queue,
+            visibility_ms=visibility_ms,
+            clock=self.clock,
+            busy_timeout_ms=2_000,
+        )
+        await source.open()
+        try:
+            yield source
+        finally:
+            await source.close()
+
+    @asynccontextmanager
+    async def publisher(
+        self, *, queue: str = "q", max_file_bytes: int | None = None, busy_timeout_ms: int = 2_000
+    ) -> AsyncIterator[SqlitePublisher]:
+        publisher = SqlitePublisher(
+            path=self.path,
+            queue=queue,
+            clock=self.clock,
+            busy_timeout_ms=busy_timeout_ms,
+            max_file_bytes=max_file_bytes,
+        )
+        await publisher.open()
+        try:
+            yield publisher
+        finally:
+            await publisher.close()
+
+    async def send(self, *bodies: str, group: str | None = "g", queue: str = "q", delay_ms: int = 0) -> None:
+        async with self.publisher(queue=queue) as publisher:
+            outgoing = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
+            assert await publisher.publish(outgoing) == [None] * len(bodies)
+
+
+def bodies(received: Sequence[Received]) -> list[str]:
+    return [one.body.decode() for one in received]
+
+
+def held(received: Sequence[Received]) -> list[Held]:
+    return [Held(one.broker_id, one.handle) for one in received]
+
+
+_PRODUCER = """
+import asyncio, sys
+from fleet.sources.base import Outgoing
+from fleet.sources.open import open_publisher
+
+async def main(uri, name, count):
+    publisher = open_publisher(uri)
+    await publisher.open()
+    for number in range(count):
+        body = f"{name} {number}".encode()
+        await publisher.publish([Outgoing(id=f"{name}-{number}-{part}", body=body + b" %d" % part,
+                                          group=f"group {part % 3}") for part in range(7)])
+    await publisher.close()
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+# Dies with a transaction open whose pages are already in the file: a cache of one page makes SQLite write early.
+_DYING_PRODUCER = """
+import os, signal, sqlite3, sys
+
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+for seq in range(1_000_000, 1_002_000):
+    db.execute("INSERT INTO groups (grp, queue, ready_at_ms, name) VALUES (?, 1, 0, ?)", (seq, f"dying {seq}"))
+    db.execute("INSERT INTO messages (grp, seq, visible_at_ms, turn) VALUES (?, ?, 0, 0)", (seq, seq))
+    db.execute("INSERT INTO bodies VALUES (?, 1, ?, 0, 'x', ?)", (seq, seq, b"x" * 500))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def start_producer(path: Path, name: str, count: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", _PRODUCER, f"sqlite:///{path}?queue=q", name, str(count)]
+    return subprocess.Popen(command, cwd=_ROOT)
+
+
+def run_dying_producer(path: Path) -> int:
+    return subprocess.run([sys.executable, "-c", _DYING_PRODUCER, str(path)], check=False, timeout=60).returncode
