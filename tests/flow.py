@@ -76,7 +76,7 @@ class Flow:
                 if (claimed := await self.claim()) is not None:
                     delivered += [entry.message_id for entry in claimed.entries]
                     done = [outbox_item(entry, "a") for entry in claimed.entries]
-                    await self.settle(Settlement(claimed.group, claimed.epoch, done, "ready"))
+                    await self.settle(Settlement(claimed.lane, claimed.epoch, done, "ready"))
                 elif batch := await self.source.poll(100, 200):
                     await self.admit(batch)
         return delivered
@@ -86,7 +86,7 @@ class Flow:
         head = claimed.entries[0]
         queue = head.queue if head.source_holds_groups else ""
         item = outbox_item(head, nack(0))
-        return Settlement(claimed.group, claimed.epoch, [item], failed(0, head.batch, queue))
+        return Settlement(claimed.lane, claimed.epoch, [item], failed(0, head.batch, queue))
 
 
 @asynccontextmanager
@@ -134,7 +134,7 @@ async def a_tail_that_went_back_is_not_overtaken(flow: Flow) -> None:
     await flow.take(6)
     claimed = await flow.claim()
     assert claimed is not None
-    await flow.settle(Settlement(claimed.group, claimed.epoch, [], held(TAIL_MS)))
+    await flow.settle(Settlement(claimed.lane, claimed.epoch, [], held(TAIL_MS)))
     await flow.send("m6", "m7")
     # What the pool kept is through before the tail comes again.
     assert await PoolByHand(flow.pool.client, flow.pool.code).release("g") == "released"

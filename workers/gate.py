@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from workers.claim import GroupLease
+from workers.lease import LaneLease
 
 
 class Gate(Enum):
@@ -14,7 +14,7 @@ class Gate(Enum):
     GIVE_BACK = "what is left of it goes back to its group, in its order"
 
 
-def gate(lease: GroupLease, now_ms: float) -> Gate:
+def gate(lease: LaneLease, now_ms: float) -> Gate:
     if now_ms >= lease.deadline_ms:
         return Gate.LAPSED
     link = lease.link

@@ -1,37 +1,28 @@
-"""What an outcome means for the lease and the message, and how accepted outcomes reach their queues."""
+"""What an outcome means for the lease and its message: what is owed to the pool, and whether the lease goes on."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 
-from fleet import failpoint
-from fleet.errors import StateError
 from fleet.outcome import (
     CASCADE_RETRY_S,
     Delivered,
     Failed,
     NotSent,
     Outcome,
-    OutcomeName,
     Refenced,
     Rejected,
     Uncallable,
     Unreachable,
     retry_delay_s,
 )
-from fleet.state.connect import Client
 from fleet.state.entry import ACK, nack, outbox_item, park
 from fleet.state.pool import failed, fenced, held
-from fleet.state.queue import Queue
-from fleet.state.scripts import SEP
-from workers.claim import GroupLease, PoolLink
+from workers.lease import LaneLease
 
 log = logging.getLogger("fleet.worker")
 
@@ -39,12 +30,9 @@ FENCED_PAUSE_MS = 1000
 """A group whose endpoint refused our epoch rests this long: if Redis thinks the lease is ours, asking again at
 once would be refused again at once."""
 TOO_MANY_REQUESTS = 429
-REPORT_EVERY_S = 0.002
-"""How often a queue hears of outcomes at most. They are settled already; this is on their way to the source."""
-_RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 
-def settle(lease: GroupLease, outcome: Outcome) -> bool:
+def settle(lease: LaneLease, outcome: Outcome) -> bool:
     """Owe the outcome to the pool. True if the lease goes on with its next message."""
     match outcome:
         case Delivered():
@@ -67,7 +55,7 @@ def settle(lease: GroupLease, outcome: Outcome) -> bool:
             assert_never(outcome)
 
 
-def _fail(lease: GroupLease, delay_s: int, reason: str, *, counts: bool) -> bool:
+def _fail(lease: LaneLease, delay_s: int, reason: str, *, counts: bool) -> bool:
     """As the message asks for, or else its pool."""
     policy = lease.link.policy
     on_failure = lease.entry.policy or policy.on_failure
@@ -87,7 +75,7 @@ def _fail(lease: GroupLease, delay_s: int, reason: str, *, counts: bool) -> bool
             return False
 
 
-def _go_on(lease: GroupLease, verdict: str) -> bool:
+def _go_on(lease: LaneLease, verdict: str) -> bool:
     """The message is done with here; the next of its group follows."""
     item = outbox_item(lease.entry, verdict)
     lease.at += 1
@@ -98,7 +86,7 @@ def _go_on(lease: GroupLease, verdict: str) -> bool:
     return False
 
 
-def _give_up(lease: GroupLease, verdict: str) -> bool:
+def _give_up(lease: LaneLease, verdict: str) -> bool:
     """What is newer of its group waits until its pool knows of that: if it never did, this one would be sent after."""
     item = outbox_item(lease.entry, verdict)
     lease.at += 1
@@ -106,7 +94,7 @@ def _give_up(lease: GroupLease, verdict: str) -> bool:
     return False
 
 
-def _return(lease: GroupLease, delay_s: int) -> None:
+def _return(lease: LaneLease, delay_s: int) -> None:
     """Nack the message, and what its group still holds of its batch, or of its queue where that holds groups."""
     entry = lease.entry
     settlement = lease.link.end(lease)
@@ -117,7 +105,7 @@ def _return(lease: GroupLease, delay_s: int) -> None:
     settlement.release = failed(cascade_s * 1000, entry.batch, queue)
 
 
-def _letter(lease: GroupLease, reason: str) -> str:
+def _letter(lease: LaneLease, reason: str) -> str:
     """All that is needed to send the message again."""
     entry = lease.entry
     letter = {
@@ -135,122 +123,3 @@ def _letter(lease: GroupLease, reason: str) -> str:
         "t": time.time_ns() // 1_000_000,
     }
     return msgspec.json.encode(letter).decode()
-
-
-def name_of(outcome: Outcome) -> OutcomeName:
-    match outcome:
-        case Delivered():
-            return "SUCCESS"
-        case Rejected() | Uncallable():
-            return "ERROR_CONFIG"
-        case Failed():
-            return "ERROR_PROCESS"
-        case Unreachable():
-            return "ERROR_CONNECTION"
-        case NotSent():
-            return "NOT_SENT"
-        case Refenced():
-            return "FENCED"
-        case _:
-            assert_never(outcome)
-
-
-class _Parcel:
-    """What one call settled, until all of it has reached its queues."""
-
-    __slots__ = ("call", "left", "link")
-
-    def __init__(self, link: PoolLink, call: int, left: int) -> None:
-        self.link = link
-        self.call = call
-        self.left = left
-
-
-class Reporter:
-    """Copies accepted outcomes from this worker's outboxes to their queues' settled lists, then has them trimmed.
-
-    One call in flight a queue: what piles up meanwhile goes with the next.
-    """
-
-    def __init__(self, *, client: Client, worker: str, on_crash: Callable[[asyncio.Task[None]], None]) -> None:
-        self._client = client
-        self._worker = worker
-        self._on_crash = on_crash
-        self._waiting: dict[str, list[tuple[_Parcel, str]]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._reported_at: dict[str, float] = {}
-        self._recoveries: set[asyncio.Task[None]] = set()
-        self.counts: Counter[str] = Counter()
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._tasks or self._recoveries)
-
-    def lost_lease(self) -> None:
-        self.counts["leases_lost"] += 1
-
-    def refused(self, settlements: int) -> None:
-        self.counts["settlements_refused"] += settlements
-
-    def report(self, link: PoolLink, call: int, items: list[str]) -> None:
-        failpoint.hit("settled")
-        parcel = _Parcel(link, call, len(items))
-        for item in items:
-            queue = item.rsplit(SEP, 3)[0]
-            waiting = self._waiting.get(queue)
-            if waiting is None:
-                waiting = self._waiting[queue] = []
-            waiting.append((parcel, item))
-        for queue in self._waiting:
-            if queue not in self._tasks:
-                task = self._tasks[queue] = asyncio.get_running_loop().create_task(self._copy(queue))
-                task.add_done_callback(self._on_crash)
-
-    def recover(self, link: PoolLink) -> None:
-        """Report all that stands in the outbox of a pool: some of it may have been accepted without our knowing."""
-        task = asyncio.get_running_loop().create_task(self._recover(link))
-        self._recoveries.add(task)
-        task.add_done_callback(self._recoveries.discard)
-        task.add_done_callback(self._on_crash)
-
-    async def _recover(self, link: PoolLink) -> None:
-        pause_s = _RETRY_FROM_S
-        while True:
-            try:
-                calls = await link.pool.outbox(self._worker)
-                break
-            except StateError:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
-        for call, items in calls.items():
-            self.report(link, call, items)
-
-    async def _copy(self, name: str) -> None:
-        queue = Queue(self._client, name)
-        loop = asyncio.get_running_loop()
-        pause_s = _RETRY_FROM_S
-        try:
-            while name in self._waiting:
-                pause_left_s = self._reported_at.get(name, 0.0) + REPORT_EVERY_S - loop.time()
-                if pause_left_s > 0:
-                    await asyncio.sleep(pause_left_s)
-                self._reported_at[name] = loop.time()
-                batch = self._waiting.pop(name)
-                outcomes = [tuple(item.rsplit(SEP, 3)[1:]) for _, item in batch]
-                while True:
-                    try:
-                        await queue.report(outcomes)  # type: ignore[arg-type]
-                        break
-                    except StateError as error:
-                        # They are safe in the outbox: should we die, the leader copies them.
-                        if pause_s == _RETRY_FROM_S:
-                            log.warning("outcomes of %s wait in the outbox: %s", name, error)
-                        await asyncio.sleep(pause_s)
-                        pause_s = min(pause_s * 2, _RETRY_TO_S)
-                failpoint.hit("copied")
-                for parcel, _ in batch:
-                    parcel.left -= 1
-                    if parcel.left == 0:
-                        parcel.link.trim(parcel.call)
-        finally:
-            del self._tasks[name]

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from fleet.operate.explain_delivery import MOST_TOLD
-from workers.claim import GroupLease
+from workers.lease import LaneLease
 
 SLOW_MS = 1000.0
 MOST = MOST_TOLD
 
 
 def slow_deliveries(
-    leases: Iterable[GroupLease], *, boot_ms: float, wall_ms: int, timeout_ms: int, attempts: int
+    leases: Iterable[LaneLease], *, boot_ms: float, wall_ms: int, timeout_ms: int, attempts: int
 ) -> list[dict[str, Any]]:
     """The longest first. `until`: when the attempt is given up, or, between two attempts, when the next begins."""
     slow = [lease for lease in leases if lease.attempt and boot_ms - lease.began_ms >= SLOW_MS]
@@ -32,7 +32,7 @@ def slow_deliveries(
         found.append(
             {
                 "pool": lease.link.pool.code,
-                "group": lease.group,
+                "group": lease.lane,
                 "messageId": lease.entry.message_id,
                 "attempt": lease.attempt,
                 "of": attempts,

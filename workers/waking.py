@@ -13,7 +13,7 @@ from fleet.errors import StateError
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 from fleet.state.signals import Signals
-from workers.claim import PoolLink
+from workers.exchange import PoolLink
 from workers.homes import HOMES, Globs, Homes
 
 SWEEP_S = 60.0
@@ -110,7 +110,7 @@ class Waking:
             if was == UNPLACED or (link.place == 0 and was != 0):
                 self._wake(link)
             elif link.place != 0 and was == 0:
-                link.look_in(None)
+                link.due.told(None)
             if count % POOLS_A_TURN == 0:
                 await asyncio.sleep(0)
         return ours
@@ -125,7 +125,7 @@ class Waking:
             return
         if message is not None and not message.startswith("+"):
             if link.place == 0:
-                link.look_in(int(message))
+                link.due.told(int(message))
         elif message is None or link.place == 0 or int(message) > link.place:
             self._wake_or_pass_on(link, link.place)
 

@@ -6,20 +6,17 @@ import asyncio
 import fnmatch
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
-from fleet.delivery.origin import origin_of
+from fleet.delivery.request import Requests
 from fleet.delivery.signatures import Signatures
 from fleet.errors import StateError
-from fleet.metrics.counters import Counters
-from fleet.outcome import Failed, NotSent, Outcome, Refenced, Rejected, Uncallable, Unreachable
 from fleet.process import Life
 from fleet.state.breakers import SharedBreakers
 from fleet.state.cluster import PerNode
@@ -31,11 +28,13 @@ from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 from fleet.words import number
-from workers.claim import MAX_CLAIM, GroupLease, PoolLink
-from workers.complain import Complaints
-from workers.gate import Gate
-from workers.mediate import ATTEMPTS, Mediator
-from workers.settle import Reporter, name_of, settle
+from workers.account import Account
+from workers.deliver import ATTEMPTS, Deliveries
+from workers.exchange import PoolLink
+from workers.lease import LaneLease
+from workers.mediate import Mediator
+from workers.report import Reporter
+from workers.seats import Seats
 from workers.under_way import slow_deliveries
 from workers.waking import POOLS_A_TURN, UNPLACED, Waking
 
@@ -75,10 +74,8 @@ class Worker:
         self._timeout_ms = timeout_ms
         self._globs = tuple(pool_globs)
         self._serves = re.compile("|".join(map(fnmatch.translate, self._globs))).match
-        self._seats_free = max_in_flight
+        self._seats = Seats(max_in_flight, lambda: self._stopping)
         self._stop_within_s = stop_within_s
-        self._standing: dict[PoolLink, None] = {}
-        """Pools that could not ask for work because all seats were taken."""
         self._links: dict[str, PoolLink] = {}
         registry = Registry(client)
         self._pools = KnownPools(registry)
@@ -88,23 +85,24 @@ class Worker:
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
         self._signatures = Signatures(client=client, alarms=alarms)
-        self._complaints = Complaints(clock=clock)
-        self._mediator = Mediator(
+        self._account = Account(clock=clock, alarms=alarms)
+        self.counters = self._account.counters
+        requests = Requests(
             client=http,
             clock=clock,
-            timeout_ms=timeout_ms,
-            forbids_url=forbids_url,
             breakers=self._breakers,
-            signatures=self._signatures,
-            on_outcome=self._on_outcome,
-            on_blocked=self._on_blocked,
+            forbids_url=forbids_url,
+            asleep_ms=ttl_ms / 10,
+            drop_lapsed=self._keep_now,
         )
+        mediator = Mediator(requests=requests, signatures=self._signatures, timeout_ms=timeout_ms)
+        self._deliveries = Deliveries(mediator=mediator, account=self._account, clock=clock)
         self._waking = Waking(
             name=name,
             globs=self._globs,
             registry=registry,
             links=self._links,
-            has_room=lambda: self._seats_free > 0,
+            has_room=lambda: self._seats.has_room,
             is_stopping=lambda: self._stopping,
         )
         self.on_alive = self._waking.on_alive
@@ -120,38 +118,14 @@ class Worker:
             prefix=POOL_WAKE_CHANNEL,
             on_prefixed=self._waking.on_pool,
         )
-        http.before_io = self._drop_what_lapsed_in_our_sleep
-        self._kept_ms = clock.boot_ms()
         self._look = asyncio.Event()
         self._away: set[str] = set()
         """Pools, and '' for the fleet's own keys, whose last call failed: a Cluster may be away in part."""
         self._stopping = False
         self._is_open = False
         """Whether our pools are open: until then nobody is to count on us for what is due in them."""
-        self.outcomes: Counter[str] = Counter()
-        """Over all pools; `counters` has them by pool."""
-        self.counters = Counters()
         self._holding: dict[PoolLink, None] = {}
         """Pools that we hold leases in, or did when we looked last: all have ten thousand links, few have leases."""
-
-    # Seats: the leases this process may hold, over all pools --------------------------------------
-
-    def take(self, most: int, link: PoolLink) -> int:
-        seats = min(most, self._seats_free)
-        self._seats_free -= seats
-        if not seats:
-            self._standing[link] = None
-        return seats
-
-    def give(self, seats: int) -> None:
-        self._seats_free += seats
-        # In the order in which they came, and no more than can sit down: a thousand may stand here.
-        room = self._seats_free
-        while room > 0 and self._standing and not self._stopping:
-            link = next(iter(self._standing))
-            del self._standing[link]
-            link.wake()
-            room -= MAX_CLAIM
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -206,8 +180,8 @@ class Worker:
             **({"globs": self._globs} if self._is_open else {}),
             "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
             "redisAvailable": not self._away,
-            "outcomes": dict(self.outcomes),
-            "counts": dict(self._reporter.counts),
+            "outcomes": dict(self._account.outcomes),
+            "counts": dict(self._account.counts),
         }
 
     def _links_with_leases(self) -> list[PoolLink]:
@@ -261,12 +235,12 @@ class Worker:
             worker=self.name,
             ttl_ms=self._ttl_ms,
             clock=self._clock,
-            seats=self,
+            seats=self._seats,
             calls_at_once=self._calls_at_once,
             reporter=self._reporter,
-            start=self._mediator.deliver,
+            account=self._account,
+            start=self._deliveries.deliver,
             on_claimed=self._on_claimed,
-            on_rate_waits=self._on_rate_waits,
             on_state=partial(self._on_state, code),
             on_crash=self._life.check,
         )
@@ -294,15 +268,8 @@ class Worker:
             self._keep_now()
 
     def _keep_now(self) -> None:
-        self._kept_ms = self._clock.boot_ms()
-        for link in list(self._links.values()):
-            if link.leases:
-                link.keep_leases()
-
-    def _drop_what_lapsed_in_our_sleep(self) -> None:
-        """A process that was stopped, or hung, wakes with requests that libcurl has not written yet."""
-        if self._clock.boot_ms() - self._kept_ms > self._ttl_ms / 10:
-            self._keep_now()
+        for link in self._links_with_leases():
+            link.renewal.keep()
 
     def _on_state(self, code: str, error: StateError | None) -> None:
         if error is None:
@@ -317,59 +284,6 @@ class Worker:
                 log.error("%s; deliveries stop before their leases lapse, and go on when it is back", error)
             self._away.add(code)
 
-    def _on_claimed(self, lease: GroupLease) -> None:
-        now_ms, link = self._clock.wall_ms(), lease.link
-        self._holding[link] = None
-        for entry in lease.entries:
-            self.counters.observe("wait", link.pool.code, max(0.0, (now_ms - entry.submitted_ms) / 1000))
-
-    def _on_rate_waits(self, code: str, groups: int) -> None:
-        self.counters.add("pool", code, "RATE_LIMITED", groups)
-
-    # Outcomes -------------------------------------------------------------------------------------
-
-    def _on_outcome(self, lease: GroupLease, outcome: Outcome, seconds: float) -> None:
-        code, name = lease.link.pool.code, name_of(outcome)
-        self.outcomes[name] += 1
-        self.counters.add("pool", code, name)
-        if not isinstance(outcome, NotSent):
-            self.counters.add("pool", code, "ms", round(seconds * 1000))
-            self.counters.observe("delivery", code, seconds)
-        if isinstance(outcome, Failed | Unreachable | NotSent):
-            self._complaints.add(lease.link.pool.code, lease.entry.message_id, outcome.reason)
-            if isinstance(outcome, NotSent) and outcome.warn:
-                text = f"messages of {lease.link.pool.code} are not sent: {outcome.reason}"
-                self._alarms.add("CONFIGURATION", "ERROR", text, logged=True)
-            elif isinstance(outcome, Failed) and outcome.unexpected:
-                text = f"messages of {lease.link.pool.code} meet an error of ours: {outcome.reason}"
-                self._alarms.add("PROCESSING", "WARN", text, logged=True)
-        elif isinstance(outcome, Uncallable):
-            self._complaints.add(lease.link.pool.code, lease.entry.message_id, f"put aside, {outcome.reason}")
-            text = f"messages of {lease.link.pool.code} are put aside (fleet dead list): {outcome.reason}"
-            self._alarms.add("CONFIGURATION", "ERROR", text, logged=True)
-        elif isinstance(outcome, Refenced):
-            self._complaints.add(lease.link.pool.code, lease.entry.message_id, "refused as fenced (412)")
-            text = f"{origin_of(lease.entry.target)} refuses groups of {lease.link.pool.code} as fenced (412)"
-            self._alarms.add("FENCED", "WARN", text, logged=True)
-        elif isinstance(outcome, Rejected):
-            self._complaints.add(lease.link.pool.code, lease.entry.message_id, f"rejected for good, {outcome.reason}")
-            text = f"{origin_of(lease.entry.target)} rejects messages of {lease.link.pool.code}: {outcome.reason}"
-            self._alarms.add("CONFIGURATION", "CRITICAL" if outcome.critical else "ERROR", text, logged=True)
-        if settle(lease, outcome):
-            self._mediator.deliver(lease)
-        lease.link.poke()
-
-    def _on_blocked(self, lease: GroupLease, verdict: Gate) -> None:
-        match verdict:
-            case Gate.LAPSED:
-                self._reporter.lost_lease()
-                lease.link.drop(lease)
-            case Gate.GIVE_BACK:
-                lease.link.end(lease)
-                lease.link.poke()
-            case Gate.WAIT:
-                lease.link.hold_back(lease)
-            case Gate.OPEN:
-                pass
-            case _:
-                assert_never(verdict)
+    def _on_claimed(self, lease: LaneLease) -> None:
+        self._holding[lease.link] = None
+        self._account.claimed(lease)

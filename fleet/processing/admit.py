@@ -11,11 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import assert_never
 
-from fleet.clock import Clock
-from fleet.delivery.breaker import Admit, Ask, Open, Pass, Probe, spoke
-from fleet.delivery.breakers import Breakers
+from fleet.delivery.breaker import Ask, Open
 from fleet.delivery.origin import origin_of
-from fleet.delivery.reply import Reply
+from fleet.delivery.request import Requests, Ticket
 from fleet.state.breakers import RULES
 
 PROBED_DELAY_S = math.ceil(RULES.open_ms / 1000)
@@ -54,48 +52,22 @@ class Turns:
         return due_ms
 
 
-class Ticket:
-    """One request may go out. Whoever has it says `heard` with the answer, and `close` whatever happens."""
-
-    def __init__(self, breakers: Breakers, clock: Clock, origin: str, *, probe: bool = False) -> None:
-        self._breakers = breakers
-        self._clock = clock
-        self._origin = origin
-        self._probe = probe
-
-    def heard(self, reply: Reply) -> None:
-        works = spoke(reply)
-        if works is None:
-            return
-        probe, self._probe = self._probe, False
-        self._breakers.record(self._origin, works, self._clock.boot_ms(), probe=probe)
-
-    def close(self) -> None:
-        """Give the permit back, where nothing was found out with it."""
-        if self._probe:
-            self._probe = False
-            self._breakers.release(self._origin)
-
-
-class Gate:
-    def __init__(self, *, breakers: Breakers, clock: Clock) -> None:
-        self._breakers = breakers
-        self._clock = clock
+class Admission:
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
 
     def unasked(self, url: str) -> Ticket:
         """For a job that will hardly be sent: it may not take the permit of one that will."""
-        return Ticket(self._breakers, self._clock, origin_of(url))
+        return self._requests.unasked(origin_of(url))
 
     async def admit(self, url: str) -> Ticket | Shut:
         origin = origin_of(url)
-        admitted = self._admit(origin)
+        admitted = self._requests.admit(origin)
         while isinstance(admitted, Ask):
             admitted = await self._ask(origin)
         match admitted:
-            case Pass():
-                return Ticket(self._breakers, self._clock, origin)
-            case Probe():
-                return Ticket(self._breakers, self._clock, origin, probe=True)
+            case Ticket():
+                return admitted
             case Open(probed=True):
                 return Shut(origin, PROBED_DELAY_S)
             case Open(retry_after_ms=after_ms):
@@ -103,22 +75,19 @@ class Gate:
             case _:
                 assert_never(admitted)
 
-    def _admit(self, origin: str) -> Admit:
-        return self._breakers.admit(origin, self._clock.boot_ms())
-
-    async def _ask(self, origin: str) -> Admit:
-        told: asyncio.Future[Admit] = asyncio.get_running_loop().create_future()
+    async def _ask(self, origin: str) -> Ticket | Ask | Open:
+        told: asyncio.Future[Ticket | Ask | Open] = asyncio.get_running_loop().create_future()
 
         def decided() -> None:
             # Here and not when we wake: a permit that nobody has taken by the end of this call is given back.
             if not told.done():
-                told.set_result(self._admit(origin))
+                told.set_result(self._requests.admit(origin))
 
-        left_out = self._breakers.ask(origin, decided)
+        left_out = self._requests.ask(origin, decided)
         try:
             return await told
         except asyncio.CancelledError:
             left_out.cancel()
-            if not told.cancelled() and told.done() and isinstance(told.result(), Probe):
-                self._breakers.release(origin)
+            if told.done() and not told.cancelled() and isinstance(ticket := told.result(), Ticket):
+                ticket.close()
             raise

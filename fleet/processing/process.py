@@ -18,15 +18,17 @@ from functools import partial
 from typing import ParamSpec, TypeVar, assert_never
 
 from fleet.clock import Clock
-from fleet.delivery.client import BadUrl, HttpClient, Transfer
+from fleet.delivery.breakers import Breakers
+from fleet.delivery.client import HttpClient, Transfer
 from fleet.delivery.reply import Reply
+from fleet.delivery.request import Requests, Ticket
 from fleet.delivery.signatures import Unsignable
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import is_token_of
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
-from fleet.outcome import MAX_RETRY_S, Failed, NotSent, Outcome, Rejected, Uncallable
-from fleet.processing.admit import Gate, Shut, Ticket, Turns
+from fleet.outcome import MAX_RETRY_S, Failed, Outcome, Rejected, Uncallable
+from fleet.processing.admit import Admission, Shut, Turns
 from fleet.processing.deliver import outcome_of, request_headers
 from fleet.processing.signers import JobSigners
 from fleet.sign import Signer
@@ -43,7 +45,7 @@ _SETTLE_AGAIN_S = 0.5
 _PUT_BACK_S = (1, 2, 5)
 """By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s a
 target that fails some of its jobs was shut nearly all of the time."""
-_HUNG_MS = 1000.0
+_ASLEEP_MS = 1000.0
 _COMPLAIN_EVERY_MS = 60_000.0
 
 
@@ -68,9 +70,9 @@ class Processor:
         read_key: Callable[[], bytes],
         http: HttpClient,
         clock: Clock,
+        breakers: Breakers,
         forbids_url: Callable[[str], bool],
         signers: JobSigners,
-        gate: Gate,
         window: int,
     ) -> None:
         """`open_store` and `read_key` are called at the first message: a server without jobs makes no files.
@@ -79,11 +81,17 @@ class Processor:
         """
         self._open_store = open_store
         self._read_key = read_key
-        self._http = http
         self._clock = clock
-        self._forbids_url = forbids_url
+        self._requests = Requests(
+            client=http,
+            clock=clock,
+            breakers=breakers,
+            forbids_url=forbids_url,
+            asleep_ms=_ASLEEP_MS,
+            drop_lapsed=self._drop_lapsed,
+        )
+        self._admission = Admission(self._requests)
         self._signers = signers
-        self._gate = gate
         self._turns = Turns()
         self._window = window
         self._opened: tuple[bytes, JobStore] | None = None
@@ -91,11 +99,9 @@ class Processor:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="jobs")
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._flights: dict[Transfer, tuple[float, asyncio.Future[Outcome]]] = {}
-        self._awake_ms = clock.boot_ms()
         self._complain_ms = 0.0
         self.counts: Counter[str] = Counter()
         """Since our start: `attempt.OUTCOME` and `refused.WHY`, for the heartbeat."""
-        http.before_io = self._drop_what_lapsed_in_our_sleep
 
     async def is_token(self, job_id: str, token: str) -> bool:
         good = is_token_of((await self._run(self._open))[0], job_id, token)
@@ -117,17 +123,17 @@ class Processor:
             if isinstance(signer, Unsignable):
                 raise JobStoreError(signer.reason)
             # Likewise: while its target is known to fail.
-            way = await self._way(seen)
-            if isinstance(way, Shut):
-                return await self._put_back(store, seen, way)
+            ticket = await self._admit(seen)
+            if isinstance(ticket, Shut):
+                return await self._put_back(store, seen, ticket)
             try:
                 asked_ms = self._clock.boot_ms()
                 claim = await self._run(store.claim, job_id, attempt)
                 if isinstance(claim, Claimed):
-                    return await self._deliver(store, claim.job, signer, way, asked_ms)
+                    return await self._deliver(store, claim.job, signer, ticket, asked_ms)
                 return self._told(claim)
             finally:
-                way.close()
+                ticket.close()
 
     async def _put_back(self, store: JobStore, job: Job, shut: Shut) -> Answer:
         """Into the job store, where it takes no room. A message that waits takes its pool's, from all other targets."""
@@ -141,13 +147,13 @@ class Processor:
         again_s = math.ceil((due_ms - now_ms) / 1000)
         return Answer(True, f"the circuit breaker of {shut.origin} is open: it goes again in {again_s} s")
 
-    async def _way(self, job: Job) -> Ticket | Shut:
+    async def _admit(self, job: Job) -> Ticket | Shut:
         now_ms = self._clock.wall_ms()
         late = job.expires_ms is not None and job.expires_ms <= now_ms
         busy = job.status == "IN_PROGRESS" and (job.claimed_until_ms or 0) > now_ms
-        if late or busy or self._forbids_url(job.target_url):
-            return self._gate.unasked(job.target_url)
-        return await self._gate.admit(job.target_url)
+        if late or busy or self._requests.forbidden(job.target_url):
+            return self._admission.unasked(job.target_url)
+        return await self._admission.admit(job.target_url)
 
     def _told(self, claim: Busy | Expired | Over) -> Answer:
         match claim:
@@ -171,11 +177,13 @@ class Processor:
 
     # Delivery -------------------------------------------------------------------------------------
 
-    async def _deliver(self, store: JobStore, job: Job, signer: Signer | None, way: Ticket, asked_ms: float) -> Answer:
+    async def _deliver(
+        self, store: JobStore, job: Job, signer: Signer | None, ticket: Ticket, asked_ms: float
+    ) -> Answer:
         deadline_ms = asked_ms + job.timeout_seconds * 1000 + MARGIN_MS
         started_ms, status = self._clock.wall_ms(), None
         try:
-            outcome, status = await self._post(job, signer, way, deadline_ms)
+            outcome, status = await self._post(job, signer, ticket, deadline_ms)
         except _Lapsed:
             self.counts["refused.lapsed"] += 1
             return Answer(False, "the claim has lapsed", 1)
@@ -200,16 +208,14 @@ class Processor:
         return Answer(True, verdict.status)
 
     async def _post(
-        self, job: Job, signer: Signer | None, way: Ticket, deadline_ms: float
+        self, job: Job, signer: Signer | None, ticket: Ticket, deadline_ms: float
     ) -> tuple[Outcome, int | None]:
-        if self._forbids_url(job.target_url):
-            return NotSent("egress rules forbid its host"), None
-        body = job.payload.encode()
+        forbidden = self._requests.forbidden(job.target_url)
+        if forbidden is not None:
+            return forbidden, None
         headers = request_headers(job)
         if headers is None:
             return Rejected(0, "its id or group holds what no header may hold"), None
-        if signer is not None:
-            headers += signer.headers(job.id, self._clock.wall_ms() // 1000, body)
         if self._clock.boot_ms() >= deadline_ms - job.timeout_seconds * 1000:
             raise _Lapsed
         status: int | None = None
@@ -217,32 +223,31 @@ class Processor:
 
         def done(reply: Reply) -> None:
             nonlocal status
-            way.heard(reply)
             status = reply.status or None
             if not ended.done():
                 ended.set_result(outcome_of(reply))
 
-        try:
-            transfer = self._http.post(
-                job.target_url, headers, body, timeout_ms=job.timeout_seconds * 1000, done=done
-            )  # fmt: skip
-        except Exception as error:
-            if isinstance(error, BadUrl):
-                return Uncallable(f"no URL that could be called: {error}"), None
-            return Failed(f"the request cannot be made ({type(error).__name__}: {error})"), None
-        self._flights[transfer] = (deadline_ms, ended)
+        sent = self._requests.post(
+            ticket,
+            job.target_url,
+            headers,
+            job.payload.encode(),
+            message_id=job.id,
+            signer=signer,
+            timeout_ms=job.timeout_seconds * 1000,
+            done=done,
+        )
+        if isinstance(sent, Failed | Uncallable):
+            return sent, None
+        self._flights[sent] = (deadline_ms, ended)
         try:
             return await ended, status
         finally:
-            del self._flights[transfer]
-            transfer.abort()
+            del self._flights[sent]
+            sent.abort()
 
-    def _drop_what_lapsed_in_our_sleep(self) -> None:
-        """A process that was stopped, or hung, wakes with requests that libcurl has not written yet."""
+    def _drop_lapsed(self) -> None:
         now_ms = self._clock.boot_ms()
-        hung, self._awake_ms = now_ms - self._awake_ms > _HUNG_MS, now_ms
-        if not hung:
-            return
         for transfer, (deadline_ms, ended) in self._flights.items():
             if now_ms >= deadline_ms and not ended.done():
                 transfer.abort()

@@ -24,7 +24,6 @@ from fleet.jobs.app_key import app_key
 from fleet.jobs.due import DueJobs
 from fleet.jobs.store import open_store
 from fleet.process import Heartbeat, Identity, Life, tame_collector
-from fleet.processing.admit import Gate
 from fleet.processing.process import AT_ONCE, THREADS, Processor
 from fleet.processing.signers import JobSigners
 from fleet.server.app import make_app
@@ -82,7 +81,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             client=client, url=settings.redis.url, handlers={BREAKER_CHANNEL: targets.on_message},
             on_subscribed=targets.resync,
         )  # fmt: skip
-        http, processor = _processor(settings, client, clock, identity, Gate(breakers=targets, clock=clock))
+        http, processor = _processor(settings, client, clock, identity, targets)
         lag = DueJobs(settings, clock=clock)
         due = DueNow(ask=lag, clock=clock, alarms=Alarms(warnings=Warnings(client), source=identity.role))
         context = Context(
@@ -121,7 +120,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
 
 
 def _processor(
-    settings: Settings, client: Client, clock: Clock, identity: Identity, gate: Gate
+    settings: Settings, client: Client, clock: Clock, identity: Identity, targets: Breakers
 ) -> tuple[HttpClient, Processor]:
     """What delivers dispatch jobs, with the rules that workers have."""
     rules = egress_rules(settings.egress.allow, settings.egress.deny)
@@ -145,7 +144,7 @@ def _processor(
         clock=clock,
         forbids_url=rules.forbids_url,
         signers=signers,
-        gate=gate,
+        breakers=targets,
         window=max(settings.feed.window, _WINDOW_OF_OTHERS),
     )
     return http, processor

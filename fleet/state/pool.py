@@ -34,7 +34,7 @@ class PoolSettings:
 class Settlement:
     """What a worker finished of one lease, in order."""
 
-    group: str
+    lane: str
     epoch: str
     items: list[str] = field(default_factory=list)
     release: str = "keep"
@@ -61,9 +61,9 @@ def failed(cascade_ms: int, batch: str, queue: str = "") -> str:
 
 @dataclass(slots=True)
 class Claim:
-    """A lease on a group, and the messages at its head."""
+    """A lease on a lane, and the messages at its head."""
 
-    group: str
+    lane: str
     epoch: str
     entries: list[Entry]
 
@@ -136,7 +136,7 @@ class Pool:
             place, call, len(trims), len(settlements), *trims,
         ]  # fmt: skip
         for s in settlements:
-            arguments += (s.group, s.epoch, s.release, len(s.items))
+            arguments += (s.lane, s.epoch, s.release, len(s.items))
             arguments += s.items
         tag, due, refused, yields, cascaded, claims, policy, tries, waits = await script("exchange")(
             self.client, self._keys_of_exchange(worker), arguments

@@ -48,7 +48,7 @@ async def test_a_redelivery_of_what_is_under_way_swaps_its_handle_and_is_acked_w
         (claimed,) = await _claim(pool)
         (entry,) = claimed.entries
         item = outbox_item(entry, ACK)
-        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.group, claimed.epoch, [item])])
+        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.lane, claimed.epoch, [item])])
         await intake.queue.report([("a", entry.token, ACK)])
         await _apply(intake)
         assert intake.source.acked == ["second"]
@@ -65,7 +65,7 @@ async def test_an_ack_under_expired_handles_is_done_when_the_message_shows_under
         (claimed,) = await _claim(pool)
         (entry,) = claimed.entries
         item = outbox_item(entry, ACK)
-        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.group, claimed.epoch, [item])])
+        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.lane, claimed.epoch, [item])])
         await intake.queue.report([("a", entry.token, ACK)])
         await _apply(intake)
         for handle, acked, remembered in (("second", [], 1), ("third", ["third"], 0)):
@@ -139,7 +139,7 @@ async def test_messages_without_a_group_share_one_and_come_one_at_a_time(redis_s
             [received("a"), received("b", messageGroupId=None), received("c", messageGroupId="")]
         )
         (claimed,) = await _claim(pool)
-        assert claimed.group == DEFAULT_GROUP == "__DEFAULT__"
+        assert claimed.lane == DEFAULT_GROUP == "__DEFAULT__"
         assert [entry.broker_id for entry in claimed.entries] == ["a", "b", "c"]
 
 

@@ -20,7 +20,7 @@ from fleet.sources.open import open_publisher
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from tests.servers.local import RedisCluster, RedisServer, running_redis_cluster
 from tests.stage import QUEUE, Member, Stage, until
-from workers.claim import STALL_MS
+from workers.exchange import STALL_MS
 
 CONCURRENCY = 2
 GAP_S = 2.0

@@ -18,7 +18,7 @@ from tests.servers.proxy import proxied
 from tests.servers.refusing import REFUSALS
 from tests.servers.sentinels import running_sentinels
 from tests.stage import POOL, QUEUE, Stage, a_stage, until
-from workers.claim import STALL_MS
+from workers.exchange import STALL_MS
 
 RESUMES_S = 5.0
 LATENCY_MS = 40

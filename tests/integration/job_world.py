@@ -22,7 +22,6 @@ from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.records import Job, NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
-from fleet.processing.admit import Gate
 from fleet.processing.process import Processor
 from fleet.processing.signers import JobSigners
 from fleet.state.breakers import SharedBreakers
@@ -96,7 +95,7 @@ async def a_processor(
         forbids_url=rules.forbids_url,
         signers=JobSigners(registry=Registry(client), signatures=Signatures(client=client, alarms=alarms), clock=clock),
         window=WINDOW,
-        gate=Gate(breakers=breakers, clock=clock),
+        breakers=breakers,
     )
     try:
         yield processor, http

@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.errors import StateError
 from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
+from fleet.state.warnings import Warnings
 from fleet.tasks import cancel
 from tests.state.stage import in_group, pool_settings, submit
-from workers.claim import GroupLease, PoolLink
-from workers.settle import Reporter
+from workers.account import Account
+from workers.exchange import PoolLink
+from workers.lease import LaneLease
+from workers.report import Reporter
 from workers.worker import CALLS_AT_ONCE
 
 TTL_MS = 10_000
@@ -37,6 +41,8 @@ class Links:
         """Pools, in the order in which something of them was claimed."""
         self._gates = PerNode(client, CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker="w", on_crash=self._on_crash)
+        alarms = Alarms(warnings=Warnings(client), source="w")
+        self._account = Account(clock=SystemClock(), alarms=alarms)
         self.ttl_ms = ttl_ms
         self.links: dict[str, PoolLink] = {}
 
@@ -54,9 +60,9 @@ class Links:
                 seats=AllSeats(),
                 calls_at_once=self._gates,
                 reporter=self._reporter,
+                account=self._account,
                 start=lambda _lease: None,
                 on_claimed=self._on_claimed,
-                on_rate_waits=lambda _code, _groups: None,
                 on_state=self._on_state,
                 on_crash=self._on_crash,
             )
@@ -69,17 +75,16 @@ class Links:
         async with asyncio.timeout(within_s):
             return {await self.claimed.get() for _ in range(count)}
 
-    def held(self) -> list[GroupLease]:
+    def held(self) -> list[LaneLease]:
         return [lease for link in self.links.values() for lease in link.leases.values()]
 
     async def end(self) -> None:
         for link in self.links.values():
             link.stopping = True
-            if link._due is not None:
-                link._due.cancel()
-        await cancel([t for link in self.links.values() for t in (link._task, link._renewal) if t is not None])
+            link.due.end()
+        await cancel([t for link in self.links.values() for t in (link._task, link.renewal.task) if t is not None])
 
-    def _on_claimed(self, lease: GroupLease) -> None:
+    def _on_claimed(self, lease: LaneLease) -> None:
         self.claimed.put_nowait(lease.link.pool.code)
 
     def _on_state(self, error: StateError | None) -> None:

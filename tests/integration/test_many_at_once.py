@@ -30,10 +30,10 @@ async def test_a_worker_keeps_its_leases_in_five_hundred_pools_through_a_stall()
             for link in links.links.values():
                 for lease in link.leases.values():
                     lease.deadline_ms -= links.ttl_ms * 0.4  # time to renew them
-                link.keep_leases()
+                link.renewal.keep()
             await asyncio.sleep(STALL_S)
             server.server.resume()
-            await eventually(lambda: all(link._renewal is None for link in links.links.values()))
+            await eventually(lambda: all(link.renewal.task is None for link in links.links.values()))
             assert time.monotonic() - began < STALL_S + 2
             assert (links.errors, links.crashes, len(links.held())) == ([], [], len(POOLS))
             assert min(lease.deadline_ms for lease in links.held()) - SystemClock().boot_ms() > links.ttl_ms * 0.5

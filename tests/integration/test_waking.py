@@ -186,7 +186,7 @@ async def test_who_had_a_pool_that_went_claims_nothing_there_when_it_is_back(red
         link = links.links["P"]
         link.close()
         link.trim(1)
-        link.look_in(50)
+        link.due.told(50)
         link.look()
         await eventually(lambda: not link.busy)
         await asyncio.sleep(0.2)

@@ -50,7 +50,7 @@ BREAKAGES: dict[str, Breakage] = {
         what="a worker owes the ack when it sends the request",
         changes=(
             Change(
-                "workers/worker.py",
+                "workers/deliver.py",
                 "        if settle(lease, outcome):\n",
                 "        from fleet.outcome import Delivered\n        if settle(lease, Delivered()):\n",
             ),
@@ -143,7 +143,7 @@ BREAKAGES: dict[str, Breakage] = {
                 "        while True:\n"
                 "            await asyncio.sleep(self._ttl_ms / 4000)\n"
                 "            for link in list(self._links.values()):\n"
-                "                held = [(lease.group, lease.epoch) for lease in link.leases.values()]\n"
+                "                held = [(lease.lane, lease.epoch) for lease in link.leases.values()]\n"
                 "                if held:\n"
                 "                    await link.pool.renew(link._worker, held, ttl_ms=self._ttl_ms)\n"
                 "\n"

@@ -58,7 +58,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "exchange"
     claimed = await claim_one(pool, chunk=2)
     yield "renew"
-    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
     yield "exchange"
     done = settlement(claimed)
     assert (await settle(pool, done, call=7)).refused == set()

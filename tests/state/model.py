@@ -196,7 +196,7 @@ class ModelPool:
         again = []
         over = len(self.leases) - self.concurrency
         for i, settlement in enumerate(settlements):
-            lease = self.leases.get(settlement.group)
+            lease = self.leases.get(settlement.lane)
             if lease is None or (str(lease.epoch), lease.worker) != (settlement.epoch, worker):
                 refused.add(i)
                 continue
@@ -206,20 +206,20 @@ class ModelPool:
                 self.permits += [self.now_ms] * begun
             if self._take(settlement, lease.tier):
                 settled.update(settlement.items)
-                self.refusals.pop(settlement.group, None)
+                self.refusals.pop(settlement.lane, None)
                 if "\x1f" in settlement.release:
                     cascaded += self._cascade(settlement)
             if settlement.release == "keep":
-                if over > 0 or (lease.tier == "r" and self.waiting(settlement.group, "h")):
+                if over > 0 or (lease.tier == "r" and self.waiting(settlement.lane, "h")):
                     yields.add(i)
                 over -= 1
             else:
-                del self.leases[settlement.group]
-                if self.has_messages(settlement.group):
+                del self.leases[settlement.lane]
+                if self.has_messages(settlement.lane):
                     if settlement.release == "ready" or "\x1f" in settlement.release:
-                        again.append(settlement.group)
+                        again.append(settlement.lane)
                     else:
-                        cascaded += self._wait(settlement.group, lease.tier, settlement.release)
+                        cascaded += self._wait(settlement.lane, lease.tier, settlement.release)
         settled.update(cascaded)
         if settled:
             assert call not in outbox, "a call settles once"
@@ -263,7 +263,7 @@ class ModelPool:
         return [outbox_item(entry, nack(delay_ms)) for entry in back]
 
     def _take(self, settlement: Settlement, tier: str) -> bool:
-        keys = self.waiting(settlement.group, tier)
+        keys = self.waiting(settlement.lane, tier)
         heads = [outbox_item(self.entries[key], "") for key in keys[: len(settlement.items)]]
         said = [item[: item.rindex("\x1f") + 1] for item in settlement.items]
         if not said or heads != said:
@@ -274,10 +274,10 @@ class ModelPool:
 
     def _cascade(self, settlement: Settlement) -> list[str]:
         cascade_ms, batch, queue = settlement.release.split("\x1f")
-        self.failed[batch, settlement.group] = self.now_ms + FAILED_BATCH_MS
+        self.failed[batch, settlement.lane] = self.now_ms + FAILED_BATCH_MS
         items = []
         for tier in ("h", "r"):
-            for key in list(self.waiting(settlement.group, tier)):
+            for key in list(self.waiting(settlement.lane, tier)):
                 if self.entries[key].batch == batch or self.entries[key].queue == queue:
                     items.append(outbox_item(self.entries[key], nack(int(cascade_ms))))
                     self._forget(key)

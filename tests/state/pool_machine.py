@@ -151,7 +151,7 @@ class PoolMachine(RuleBasedStateMachine):
     def lively(self, worker: str) -> list[Claim]:
         """The leases that it holds, and some that it does not, or not any more."""
         held = {(group, str(lease.epoch)) for group, lease in self.model.leases.items() if lease.worker == worker}
-        return [c for c in self.claims if (c.group, c.epoch) in held] + self.claims[:1]
+        return [c for c in self.claims if (c.lane, c.epoch) in held] + self.claims[:1]
 
     def settlement(self, claimed: Claim, data: Any) -> Settlement:
         most = len(claimed.entries)
@@ -159,7 +159,7 @@ class PoolMachine(RuleBasedStateMachine):
         ending = data.draw(st.sampled_from([ACK, ACK, nack(30_000), "cascade"]))
         items = [outbox_item(message, ACK) for message in claimed.entries[:count]]
         release = data.draw(st.sampled_from(["keep", "keep", "ready", "500", held(500), held(40_000), fenced(500)]))
-        made = Settlement(claimed.group, claimed.epoch, items, release)
+        made = Settlement(claimed.lane, claimed.epoch, items, release)
         if items and ending != ACK:
             last = claimed.entries[count - 1]
             items[-1] = outbox_item(last, nack(30_000))
@@ -203,7 +203,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert answer.tag == ("paused" if self.model.paused else "ok")
         assert (answer.refused, answer.yields) == (refused, yields)
         assert sorted(answer.cascaded) == sorted(cascaded)
-        assert [(c.group, int(c.epoch), [e.key for e in c.entries]) for c in answer.claims] == granted
+        assert [(c.lane, int(c.epoch), [e.key for e in c.entries]) for c in answer.claims] == granted
         if not repeated:
             self.asked_ms = self.model.now_ms
             for i, settlement in enumerate(settlements):
@@ -225,7 +225,7 @@ class PoolMachine(RuleBasedStateMachine):
     def note_order(self, settlement: Settlement) -> None:
         """Messages of a group leave in the order in which they came, tier by tier."""
         for claimed in self.claims:
-            if (claimed.group, claimed.epoch) != (settlement.group, settlement.epoch):
+            if (claimed.lane, claimed.epoch) != (settlement.lane, settlement.epoch):
                 continue
             for message in claimed.entries[: len(settlement.items)]:
                 lane = message.lane, message.high_priority

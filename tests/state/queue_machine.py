@@ -276,7 +276,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         claimed = self.claims[-1]
         done, failing = claimed.entries[:count], claimed.entries[count : count + 1]
-        made = Settlement(claimed.group, claimed.epoch, [outbox_item(message, ACK) for message in done], "ready")
+        made = Settlement(claimed.lane, claimed.epoch, [outbox_item(message, ACK) for message in done], "ready")
         if failing and self.on_failure == "hold":
             made.release = held(delay_ms)
         elif failing:
@@ -287,7 +287,7 @@ class QueueMachine(RuleBasedStateMachine):
     def finish(self, worker: str, claimed: Claim, made: Settlement, done: list[Entry]) -> None:
         self.calls += 1
         answer = self.run(
-            self.pool.exchange(worker, ttl_ms=TTL_MS, call=self.calls, settlements=[made] if made.group else [])
+            self.pool.exchange(worker, ttl_ms=TTL_MS, call=self.calls, settlements=[made] if made.lane else [])
         )
         if not answer.refused:
             self.acked |= {int(message.broker_id) for message in done}
@@ -340,7 +340,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.claim("w1", 2, 100)
             for claimed in list(self.claims):
                 items = [outbox_item(message, ACK) for message in claimed.entries]
-                made = Settlement(claimed.group, claimed.epoch, items, "ready")
+                made = Settlement(claimed.lane, claimed.epoch, items, "ready")
                 self.finish("w1", claimed, made, list(claimed.entries))
             for worker in ("w1", "w2"):
                 self.report(worker, True)

@@ -118,7 +118,7 @@ async def settle(
 def settlement(claimed: Claim, *, verdict: str = ACK, count: int | None = None, release: str = "ready") -> Settlement:
     """Settle the first `count` messages of a claim (all of them by default) with one verdict."""
     items = [outbox_item(message, verdict) for message in claimed.entries[:count]]
-    return Settlement(claimed.group, claimed.epoch, items, release)
+    return Settlement(claimed.lane, claimed.epoch, items, release)
 
 
 async def outboxed(pool: Pool, worker: str = "w") -> list[str]:
@@ -131,7 +131,7 @@ def broker_ids(claimed: Claim) -> list[str]:
 
 
 def groups(claims: Sequence[Claim]) -> list[str]:
-    return [claimed.group for claimed in claims]
+    return [claimed.lane for claimed in claims]
 
 
 async def drain(pool: Pool, *, worker: str = "w") -> list[str]:

@@ -57,7 +57,7 @@ async def test_other_batches_and_other_groups_stay_in_their_order(stage: Stage) 
             entry("other", "h"),
         ],
     )
-    claimed = next(c for c in await claim(pool, 2) if c.group == "g")
+    claimed = next(c for c in await claim(pool, 2) if c.lane == "g")
     answer = await settle(pool, settlement(claimed, **FAILS))
     assert answer.cascaded == [outbox_item(entry("b2"), nack(10_000))]
     assert broker_ids(await claim_one(pool, chunk=5)) == ["c1", "c2"]
@@ -69,7 +69,7 @@ async def test_where_the_source_holds_the_group_all_of_its_queue_goes_with_the_h
     pool = await stage.pool()
     await submit(pool, [entry("1"), entry("2"), entry("x", queue="other")])
     await submit(pool, [entry("3", batch="c"), entry("4", batch="c", high=True), entry("other", "h")])
-    claimed = next(c for c in await claim(pool, 2) if c.group == "g")
+    claimed = next(c for c in await claim(pool, 2) if c.lane == "g")
     assert broker_ids(claimed) == ["4"]
     answer = await settle(pool, settlement(claimed, verdict=nack(30_000), release=failed(10_000, "c", "q")))
     assert [item.split("\x1f")[1] for item in answer.cascaded] == ["1", "2", "3"]

@@ -232,5 +232,5 @@ async def test_leases_above_a_lowered_limit_are_asked_to_end(stage: Stage) -> No
     going_on = [settlement(claimed, count=1, release="keep") for claimed in claims]
     assert len((await settle(pool, *going_on)).yields) == 2
     await pool.configure("3", pool_settings(concurrency=3))
-    again = [Settlement(claimed.group, claimed.epoch, [outbox_item(claimed.entries[1], ACK)]) for claimed in claims]
+    again = [Settlement(claimed.lane, claimed.epoch, [outbox_item(claimed.entries[1], ACK)]) for claimed in claims]
     assert (await settle(pool, *again)).yields == set()

@@ -62,7 +62,7 @@ async def test_a_lease_that_is_held_can_be_renewed_and_settled(stage: Stage) -> 
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
     stage.advance(-HOUR_MS)
-    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert (await settle(pool, settlement(claimed))).refused == set()
 
 
@@ -71,7 +71,7 @@ async def test_a_lease_that_is_renewed_before_the_next_call_of_a_worker_is_held_
     await submit(pool, in_group(2))
     claimed = await claim_one(pool, worker="holder")
     stage.advance(-HOUR_MS)
-    assert await pool.renew("holder", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("holder", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert await claim(pool, worker="other") == []
     stage.advance(TTL_MS - 1)
     assert await claim(pool, worker="other") == []
@@ -123,7 +123,7 @@ async def test_who_may_not_skip_is_told_when_by_the_clock_there_is_now(stage: St
 async def test_a_lease_that_had_lapsed_before_the_step_keeps_nobody_from_skipping(stage: Stage) -> None:
     pool = await stage.pool(concurrency=101)
     await submit(pool, in_groups(101))
-    heads = {claimed.group: claimed.entries[0] for claimed in await claim(pool, 101, worker="dead")}
+    heads = {claimed.lane: claimed.entries[0] for claimed in await claim(pool, 101, worker="dead")}
     stage.advance(TTL_MS)
     await pool.exchange("w", ttl_ms=TTL_MS)
     ((left, _),) = await stage.client.zrange(pool.keys.leases, 0, -1, withscores=True)  # it looks at a hundred a call

@@ -142,7 +142,7 @@ async def test_group_leases_are_kept(stage: Stage) -> None:
     claimed = await claim_one(pool)
     await fill(stage)
     stage.advance(TTL_MS - 1)
-    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
     stage.advance(TTL_MS - 1)
     assert (await settle(pool, settlement(claimed))).refused == set()
 

@@ -158,7 +158,7 @@ async def test_all_that_wait_in_place_keep_half_of_the_pool_and_the_rest_goes_ba
     pool = await stage.pool(concurrency=20, capacity=20)
     await submit(pool, [message for group in "abcd" for message in in_group(4, group)])
     claims = await claim(pool, 4)
-    answer = await settle(pool, *(Settlement(c.group, c.epoch, [], held(10)) for c in claims))
+    answer = await settle(pool, *(Settlement(c.lane, c.epoch, [], held(10)) for c in claims))
     assert [item.split("\x1f")[1] for item in answer.cascaded] == ["c2", "c3", "d0", "d1", "d2", "d3"]
     assert await pool.room() == 10
     stage.advance(10)
@@ -170,7 +170,7 @@ async def test_groups_that_their_endpoint_always_refuses_as_fenced_leave_room_fo
     pool = await stage.pool(concurrency=100, capacity=100)
     await submit(pool, in_groups(100, "fenced"))
     claims = await claim(pool, 100)
-    answer = await settle(pool, *(Settlement(c.group, c.epoch, [], fenced(1_000)) for c in claims))
+    answer = await settle(pool, *(Settlement(c.lane, c.epoch, [], fenced(1_000)) for c in claims))
     assert len(answer.cascaded) == 50
     assert {item.rsplit("\x1f", 1)[1] for item in answer.cascaded} == {nack(30_000)}
     assert await pool.room() == 50

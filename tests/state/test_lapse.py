@@ -83,7 +83,7 @@ async def test_a_renewed_lease_lives_on(stage: Stage) -> None:
     claimed = await claim_one(pool)
     for _ in range(3):
         stage.advance(TTL_MS - 1)
-        assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == []
+        assert await pool.renew("w", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
     assert await claim(pool, worker="other") == []
     assert (await settle(pool, settlement(claimed))).refused == set()
 
@@ -93,7 +93,7 @@ async def test_a_lapsed_lease_cannot_be_renewed_even_before_it_is_reaped(stage: 
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
     stage.advance(TTL_MS)
-    assert await pool.renew("w", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
+    assert await pool.renew("w", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
     assert groups(await claim(pool, worker="other")) == ["g"]
 
 
@@ -103,10 +103,10 @@ async def test_a_lease_is_renewed_only_under_its_epoch(stage: Stage) -> None:
     await submit(pool, in_groups(2))
     known, lost = await claim(pool, 2)
     stage.advance(TTL_MS // 2)
-    held = [(known.group, known.epoch), (lost.group, str(int(lost.epoch) - 7))]
-    assert await pool.renew("w", held, ttl_ms=TTL_MS) == [lost.group]
+    held = [(known.lane, known.epoch), (lost.lane, str(int(lost.epoch) - 7))]
+    assert await pool.renew("w", held, ttl_ms=TTL_MS) == [lost.lane]
     stage.advance(TTL_MS // 2)
-    assert groups(await claim(pool, 5, worker="other")) == [lost.group]
+    assert groups(await claim(pool, 5, worker="other")) == [lost.lane]
 
 
 async def test_a_lease_is_its_workers_alone_as_epochs_may_be_given_twice(stage: Stage) -> None:
@@ -114,7 +114,7 @@ async def test_a_lease_is_its_workers_alone_as_epochs_may_be_given_twice(stage: 
     pool = await stage.pool()
     await submit(pool, in_group(2))
     claimed = await claim_one(pool, worker="holder")
-    assert await pool.renew("other", [(claimed.group, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
+    assert await pool.renew("other", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == ["g"]
     answer = await settle(pool, settlement(claimed), worker="other", want=1)
     assert (answer.refused, answer.claims, await outboxed(pool, "other")) == ({0}, [], [])
     assert (await settle(pool, settlement(claimed), worker="holder")).refused == set()
@@ -125,7 +125,7 @@ async def test_renewal_lists_every_group_that_is_lost(stage: Stage) -> None:
     await submit(pool, in_groups(3))
     released, kept, third = await claim(pool, 3)
     await settle(pool, settlement(released))
-    held = [(c.group, c.epoch) for c in (released, kept, third)] + [("never", "1")]
+    held = [(c.lane, c.epoch) for c in (released, kept, third)] + [("never", "1")]
     assert await pool.renew("w", held, ttl_ms=TTL_MS) == ["g0", "never"]
 
 
@@ -139,6 +139,6 @@ async def test_thousands_of_leases_are_renewed_in_one_call(stage: Stage) -> None
     await submit(pool, in_groups(9_000))
     claims = await claim(pool, 9_000)
     stage.advance(TTL_MS - 1)
-    assert await pool.renew("w", [(c.group, c.epoch) for c in claims], ttl_ms=TTL_MS) == []
+    assert await pool.renew("w", [(c.lane, c.epoch) for c in claims], ttl_ms=TTL_MS) == []
     stage.advance(TTL_MS - 1)
     assert await claim(pool, 1) == []

@@ -49,7 +49,7 @@ async def test_after_everything_is_acked_only_the_listed_families_remain(stage: 
     claims = await claim(pool, 4, chunk=2)
     await settle(pool, settlement(claims[0], count=1, verdict=nack(1), release=failed(1, "b")))
     await settle(pool, settlement(claims[1], count=0, release="100"))
-    await pool.renew("w", [(claims[2].group, claims[2].epoch)], ttl_ms=2 * TTL_MS)
+    await pool.renew("w", [(claims[2].lane, claims[2].epoch)], ttl_ms=2 * TTL_MS)
     stage.advance(3 * TTL_MS)
     await drain(pool, worker="another")
     await applied(queue, pool)

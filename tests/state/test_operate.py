@@ -39,7 +39,7 @@ def by_hand(stage: Stage, code: str = "P") -> PoolByHand:
 
 async def waiting(stage: Stage, pool: Pool, group: str, *, ms: int = 60_000) -> None:
     """The head of the group has failed, and is tried again in place."""
-    claimed = next(one for one in await claim(pool, 100) if one.group == group)
+    claimed = next(one for one in await claim(pool, 100) if one.lane == group)
     await settle(pool, Settlement(group, claimed.epoch, [], held(ms)))
 
 
@@ -167,7 +167,7 @@ async def test_a_released_group_is_claimed_at_once_before_all_others(stage: Stag
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         assert await by_hand(stage).release("g") == "released"
         assert await woken.since(pool.keys.settings) == ["+1"]
-    assert (await claim_one(pool)).group == "g"
+    assert (await claim_one(pool)).lane == "g"
 
 
 async def test_release_says_why_there_was_nothing_to_do(stage: Stage) -> None:
@@ -182,7 +182,7 @@ async def test_release_says_why_there_was_nothing_to_do(stage: Stage) -> None:
 async def test_the_listing_begins_with_those_that_wait_and_stops_at_its_limit(stage: Stage) -> None:
     pool = await stage.pool(concurrency=2)
     await submit(pool, [*in_groups(1, "w"), *in_groups(1, "l"), *in_groups(5, "r")])
-    claims = {one.group: one for one in await claim(pool, 2)}
+    claims = {one.lane: one for one in await claim(pool, 2)}
     await settle(pool, Settlement("w0", claims["w0"].epoch, [], held(60_000)))
     found = await groups.groups(stage.client, "P", limit=4, now_ms=str(stage.now_ms))
     assert [(one.lane, one.state) for one in found] == [

@@ -59,7 +59,7 @@ async def test_groups_of_others_are_looked_at_once_a_round_and_keep_their_messag
     await submit(pool, in_groups(30, "other", queue="other"), queue="other")
     await submit(pool, in_groups(3, "mine"))
     waiting = await claim_one(pool)
-    await settle(pool, Settlement(waiting.group, waiting.epoch, [], held(60_000)))
+    await settle(pool, Settlement(waiting.lane, waiting.epoch, [], held(60_000)))
     assert sorted(await recalled(pool, 4)) == ["mine0", "mine1", "mine2"]
     stage.advance(60_000)
     assert sorted(await drain(pool)) == sorted(f"other{i}" for i in range(30))
@@ -79,6 +79,6 @@ async def test_groups_that_change_places_meanwhile_are_met_in_the_next_round(sta
     assert len(await anext(pages)) == 2
     # A lease that is given back goes to the front: the last of the list is not reached in this round.
     claimed = await claim_one(pool)
-    await settle(pool, Settlement(claimed.group, claimed.epoch, [], "ready"))
+    await settle(pool, Settlement(claimed.lane, claimed.epoch, [], "ready"))
     await submit(pool, in_groups(2, "late", queue="other"), queue="other")
     assert sum([len(page) async for page in pages]) == 4

@@ -112,7 +112,7 @@ async def test_who_looks_first_says_when_and_stands_by_that(stage: Stage) -> Non
     answer = await pool.exchange("w", ttl_ms=TTL_MS, want=1)
     assert answer.due_ms == TTL_MS
     stage.advance(TTL_MS // 2)
-    await pool.renew("w", [(answer.claims[0].group, answer.claims[0].epoch)], ttl_ms=TTL_MS)
+    await pool.renew("w", [(answer.claims[0].lane, answer.claims[0].epoch)], ttl_ms=TTL_MS)
     assert (await pool.exchange("w", ttl_ms=TTL_MS)).due_ms == TTL_MS // 2, "leases are renewed all the time"
     stage.advance(TTL_MS // 2)
     assert (await pool.exchange("w", ttl_ms=TTL_MS)).due_ms == TTL_MS // 2 + 1

@@ -9,13 +9,14 @@ import pytest
 
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Policy
-from workers.claim import PERMIT_MS, GroupLease
+from workers.exchange import PERMIT_MS
 from workers.gate import Gate, gate
+from workers.lease import LaneLease
 
 NOW_MS, DEADLINE_MS = 1_000.0, 9_000.0
 
 
-def lease(*, at: int = 0, attempt: int = 0, asked_ms: float | None = None, **state: Any) -> GroupLease:
+def lease(*, at: int = 0, attempt: int = 0, asked_ms: float | None = None, **state: Any) -> LaneLease:
     """A lease of three messages, in a pool where nothing is out of the ordinary but what is said here."""
     facts = {"paused": False, "stopping": False, "rated": False, "stalled": False, "yielding": False, **state}
     link = SimpleNamespace(
@@ -26,7 +27,7 @@ def lease(*, at: int = 0, attempt: int = 0, asked_ms: float | None = None, **sta
     )
     entries = [Entry("q", f"b{i}", "1", "batch", "g", "g", 0, f"m{i}", "http://a", "", True) for i in range(3)]
     permit_ms = float("inf") if asked_ms is None else asked_ms + PERMIT_MS
-    one = GroupLease(cast(Any, link), Claim("g", "7", entries), DEADLINE_MS, permit_ms)
+    one = LaneLease(cast(Any, link), Claim("g", "7", entries), DEADLINE_MS, permit_ms)
     one.at, one.attempt, one.yielding = at, attempt, facts["yielding"]
     return one
 

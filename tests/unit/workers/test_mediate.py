@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +10,14 @@ import pytest
 
 from fleet.delivery.breaker import Pass
 from fleet.delivery.client import BadUrl
+from fleet.delivery.request import Requests
 from fleet.outcome import Failed, Outcome, Rejected, Uncallable
 from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Policy, Settlement
-from workers.claim import GroupLease
+from workers.account import name_of
+from workers.lease import LaneLease
 from workers.mediate import Mediator
-from workers.settle import name_of, settle
+from workers.settle import settle
 
 
 class Link:
@@ -27,25 +28,25 @@ class Link:
 
     def __init__(self, policy: str = "return") -> None:
         self.policy = Policy(policy, 10)
-        self.leases: dict[str, GroupLease] = {}
+        self.leases: dict[str, LaneLease] = {}
         self.settled: list[Settlement] = []
 
     def is_stalled(self, now_ms: float) -> bool:
         return False
 
-    def end(self, lease: GroupLease, release: str = "ready") -> Settlement:
-        self.settled.append(Settlement(lease.group, lease.epoch, release=release))
+    def end(self, lease: LaneLease, release: str = "ready") -> Settlement:
+        self.settled.append(Settlement(lease.lane, lease.epoch, release=release))
         return self.settled[-1]
 
-    def owe(self, lease: GroupLease) -> Settlement:
+    def owe(self, lease: LaneLease) -> Settlement:
         return self.end(lease, "keep")
 
 
-def lease_of(link: Link, messages: int = 1) -> GroupLease:
+def lease_of(link: Link, messages: int = 1) -> LaneLease:
     entries = [
         Entry("q", f"b{i}", "1", "batch", "g", "g", 0, f"m{i}", "http://[", "token", True) for i in range(messages)
     ]
-    lease = GroupLease(cast(Any, link), Claim("g", "7", entries), 1e12)
+    lease = LaneLease(cast(Any, link), Claim("g", "7", entries), 1e12)
     link.leases["g"] = lease
     return lease
 
@@ -58,22 +59,19 @@ class Raising:
         raise self.error
 
 
-async def outcome_of(error: Exception, link: Link) -> Outcome:
-    released: list[str] = []
-    outcomes: list[Outcome] = []
-    mediator = Mediator(
+def outcome_of(error: Exception, link: Link) -> Outcome:
+    requests = Requests(
         client=cast(Any, Raising(error)),
         clock=cast(Any, SimpleNamespace(boot_ms=lambda: 0.0, wall_ms=lambda: 0)),
-        timeout_ms=1000,
+        breakers=cast(Any, SimpleNamespace(admit=lambda *_: Pass())),
         forbids_url=lambda _: False,
-        breakers=cast(Any, SimpleNamespace(admit=lambda *_: Pass(), release=released.append)),
-        signatures=cast(Any, SimpleNamespace(of=lambda _: None)),
-        on_outcome=lambda lease, outcome, seconds: outcomes.append(outcome),
-        on_blocked=lambda lease, verdict: None,
+        asleep_ms=1000,
+        drop_lapsed=lambda: None,
     )
-    mediator.deliver(lease_of(link))
-    await asyncio.sleep(0)
-    (outcome,) = outcomes
+    signatures = cast(Any, SimpleNamespace(of=lambda _: None))
+    mediator = Mediator(requests=requests, signatures=signatures, timeout_ms=1000)
+    outcome = mediator.send(lease_of(link), 0.0, again=lambda _: None, answered=lambda *_: None)
+    assert outcome is not None
     return outcome
 
 
@@ -81,9 +79,9 @@ async def outcome_of(error: Exception, link: Link) -> Outcome:
     "error", [RuntimeError("closed"), MemoryError("no room"), UnicodeEncodeError("a", "b", 0, 1, "c")]
 )
 @pytest.mark.parametrize("policy", ["return", "skip", "hold", "park"])
-async def test_an_error_that_nobody_foresaw_is_never_an_ack(error: Exception, policy: str) -> None:
+def test_an_error_that_nobody_foresaw_is_never_an_ack(error: Exception, policy: str) -> None:
     link = Link(policy)
-    outcome = await outcome_of(error, link)
+    outcome = outcome_of(error, link)
     assert isinstance(outcome, Failed) and outcome.unexpected and type(error).__name__ in outcome.reason
     assert name_of(outcome) == "ERROR_PROCESS"
     settle(lease_of(link), outcome)
@@ -93,9 +91,9 @@ async def test_an_error_that_nobody_foresaw_is_never_an_ack(error: Exception, po
 
 
 @pytest.mark.parametrize("policy", ["return", "skip", "hold", "park"])
-async def test_what_is_no_url_is_kept_as_a_dead_letter_before_its_group_goes_on(policy: str) -> None:
+def test_what_is_no_url_is_kept_as_a_dead_letter_before_its_group_goes_on(policy: str) -> None:
     link = Link(policy)
-    outcome = await outcome_of(BadUrl("too long"), link)
+    outcome = outcome_of(BadUrl("too long"), link)
     assert isinstance(outcome, Uncallable) and name_of(outcome) == "ERROR_CONFIG"
     lease = lease_of(link, messages=2)
     assert not settle(lease, outcome), "the next of the group waits until Redis knows"

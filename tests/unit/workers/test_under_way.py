@@ -14,7 +14,7 @@ NOW_MS, WALL_MS, TIMEOUT_MS = 50_000.0, 1_700_000_050_000, 60_000
 def lease(group: str, *, ago_ms: float, attempt: int = 1, asking: bool = True, resumes_in_ms: float = 0.0) -> Any:
     return SimpleNamespace(
         link=SimpleNamespace(pool=SimpleNamespace(code="P")),
-        group=group,
+        lane=group,
         entry=SimpleNamespace(message_id=f"m-{group}"),
         attempt=attempt,
         began_ms=NOW_MS - ago_ms,

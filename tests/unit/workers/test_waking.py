@@ -19,6 +19,7 @@ class Link:
         self.pool = type("Pool", (), {"code": code})
         self.place = UNPLACED
         self.wakes = 0
+        self.due = self
         self.looks: list[int | None] = []
 
     def wake(self) -> None:
@@ -27,7 +28,7 @@ class Link:
     def look(self) -> None:
         self.wake()
 
-    def look_in(self, due_ms: int | None) -> None:
+    def told(self, due_ms: int | None) -> None:
         self.looks.append(due_ms)
 
 

@@ -12,7 +12,8 @@ from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import PoolKeys
 from fleet.state.pool import Claim, Exchanged, Policy, Settlement
 from tests.state.stage import entry
-from workers.claim import GroupLease, PoolLink
+from workers.exchange import PoolLink
+from workers.lease import LaneLease
 
 
 class OnePool:
@@ -32,8 +33,8 @@ class OnePool:
         return Exchanged("ok", None, set(), set(), [], claims, Policy())
 
 
-def linked(pool: OnePool, started: asyncio.Queue[GroupLease]) -> PoolLink:
-    counted = SimpleNamespace(lost_lease=lambda: None, report=lambda *_: None, refused=lambda _: None)
+def linked(pool: OnePool, started: asyncio.Queue[LaneLease]) -> PoolLink:
+    account = SimpleNamespace(lost_lease=lambda: None, refused=lambda _: None)
     return PoolLink(
         pool=cast(Any, pool),
         worker="w",
@@ -41,10 +42,10 @@ def linked(pool: OnePool, started: asyncio.Queue[GroupLease]) -> PoolLink:
         clock=SystemClock(),
         seats=cast(Any, SimpleNamespace(take=lambda most, _link: most, give=lambda _seats: None)),
         calls_at_once=PerNode(None, 16),
-        reporter=cast(Any, counted),
+        reporter=cast(Any, SimpleNamespace(report=lambda *_: None)),
+        account=cast(Any, account),
         start=started.put_nowait,
         on_claimed=lambda _: None,
-        on_rate_waits=lambda *_: None,
         on_state=lambda _: None,
         on_crash=lambda task: None,
     )
@@ -53,7 +54,7 @@ def linked(pool: OnePool, started: asyncio.Queue[GroupLease]) -> PoolLink:
 async def test_an_epoch_that_is_granted_again_is_not_settled_for_its_first_lease() -> None:
     """Redis forgot the first grant, and its clock had stepped back: seed 601088, with one worker."""
     message = entry("g0", "g")
-    pool, started = OnePool([Claim("g", "7", [message])], [Claim("g", "7", [message])]), asyncio.Queue[GroupLease]()
+    pool, started = OnePool([Claim("g", "7", [message])], [Claim("g", "7", [message])]), asyncio.Queue[LaneLease]()
     link = linked(pool, started)
     async with asyncio.timeout(5):
         link.wake()

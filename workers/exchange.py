@@ -16,13 +16,15 @@ from fleet.clock import Clock
 from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.lease import safe_deadline
 from fleet.state.cluster import PerNode
-from fleet.state.entry import Entry
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
 from fleet.state.scripts import number
+from workers.account import Account
+from workers.due import DueTimer
+from workers.lease import LaneLease
+from workers.renew import Renewal
 
 if TYPE_CHECKING:
-    from fleet.delivery.client import Transfer
-    from workers.settle import Reporter
+    from workers.report import Reporter
 
 log = logging.getLogger("fleet.worker")
 
@@ -40,69 +42,6 @@ STALL_MS = 250.0
 """A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
 what is answered and not settled when the lease lapses is delivered twice."""
 _RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
-
-
-class GroupLease:
-    """The right to deliver a group, and the messages that were at its head when it was granted."""
-
-    __slots__ = (
-        "at",
-        "attempt",
-        "began_ms",
-        "deadline_ms",
-        "entries",
-        "epoch",
-        "group",
-        "link",
-        "on_stop",
-        "permit_ms",
-        "probed_since_ms",
-        "resumes_ms",
-        "retry",
-        "transfer",
-        "yielding",
-    )
-
-    def __init__(self, link: PoolLink, claim: Claim, deadline_ms: float, permit_ms: float = float("inf")) -> None:
-        self.link = link
-        self.group = claim.group
-        self.epoch = claim.epoch
-        self.entries = claim.entries
-        self.deadline_ms = deadline_ms
-        self.permit_ms = permit_ms
-        """Until when its delivery may begin on the permit it was claimed with."""
-        self.at = 0
-        self.attempt = 0
-        self.began_ms = 0.0
-        """When its attempt began, and when the next does if that failed."""
-        self.resumes_ms = 0.0
-        self.probed_since_ms = 0.0
-        self.yielding = False
-        self.transfer: Transfer | None = None
-        self.retry: asyncio.TimerHandle | None = None
-        self.on_stop: Callable[[], None] | None = None
-        """To be told that what is under way will have no end."""
-
-    @property
-    def entry(self) -> Entry:
-        return self.entries[self.at]
-
-    def waits_for_probe(self, now_ms: float, patience_ms: float) -> bool:
-        """Whether its message may wait on while somebody finds out if its endpoint works again."""
-        self.probed_since_ms = self.probed_since_ms or now_ms
-        return now_ms - self.probed_since_ms < patience_ms
-
-    def stop(self) -> None:
-        """Abort what is under way for it."""
-        if self.transfer is not None:
-            self.transfer.abort()
-            self.transfer = None
-        if self.retry is not None:
-            self.retry.cancel()
-            self.retry = None
-        if self.on_stop is not None:
-            self.on_stop()
-            self.on_stop = None
 
 
 class Seats(Protocol):
@@ -125,14 +64,14 @@ class PoolLink:
         seats: Seats,
         calls_at_once: PerNode,
         reporter: Reporter,
-        start: Callable[[GroupLease], None],
-        on_claimed: Callable[[GroupLease], None],
-        on_rate_waits: Callable[[str, int], None],
+        account: Account,
+        start: Callable[[LaneLease], None],
+        on_claimed: Callable[[LaneLease], None],
         on_state: Callable[[StateError | None], None],
         on_crash: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self.pool = pool
-        self.leases: dict[str, GroupLease] = {}
+        self.leases: dict[str, LaneLease] = {}
         self.place = 0
         """Ours among the workers that hear of the pool (workers/homes.py): who is first looks when something is due."""
         self.paused = False
@@ -144,28 +83,26 @@ class PoolLink:
         self._seats = seats
         self._calls_at_once = calls_at_once
         self._reporter = reporter
+        self._account = account
         self._start = start
         self._on_claimed = on_claimed
-        self._on_rate_waits = on_rate_waits
         self._on_state = on_state
         self._on_crash = on_crash
-        self._owed: dict[GroupLease, Settlement] = {}
+        self._owed: dict[LaneLease, Settlement] = {}
         self._trims: list[int] = []
         # Above those of any link that this process had to the pool before: the outbox keeps what a call settled.
         self._calls = clock.wall_ms() * 1000
         self._hungry = False
         self._looking = False
-        self._told_s: float | None = None
-        """When something falls due, as we were told since our last call went out."""
         self._urgent = False
         self._began_ms = 0.0
         self._later: asyncio.TimerHandle | None = None
         self._in_doubt = False
         self._asked_at_ms = 0.0
-        self._stalled: list[GroupLease] = []
+        self._stalled: list[LaneLease] = []
         self._task: asyncio.Task[None] | None = None
-        self._renewal: asyncio.Task[None] | None = None
-        self._due: asyncio.TimerHandle | None = None
+        self.due = DueTimer(self.look, lambda: self.stopping)
+        self.renewal = Renewal(self, worker=worker, ttl_ms=ttl_ms, clock=clock, on_state=on_state, on_crash=on_crash)
 
     @property
     def busy(self) -> bool:
@@ -182,43 +119,27 @@ class PoolLink:
         self._looking = True
         self.wake()
 
-    def _soonest(self, due_ms: int | None) -> int | None:
-        """When to look, as the answer says or as we were told while it was under way: it may not have known of that."""
-        if self._told_s is None:
-            return due_ms
-        told_ms = max(1, round((self._told_s - asyncio.get_running_loop().time()) * 1000))
-        return told_ms if due_ms is None else min(told_ms, due_ms)
-
-    def look_in(self, due_ms: int | None) -> None:
-        """Somebody's call left something that falls due after so long, sooner than we would look."""
-        self._told_s = None if due_ms is None else asyncio.get_running_loop().time() + due_ms / 1000
-        if due_ms is not None and self._due is not None:
-            left_ms = (self._due.when() - asyncio.get_running_loop().time()) * 1000
-            if left_ms <= due_ms:
-                return
-        self._set_due(due_ms)
-
     def close(self) -> None:
         """Its pool is gone. Nothing is claimed any more, as nobody would keep the lease; what is owed is still said."""
         self.stopping = True
-        self._set_due(None)
+        self.due.end()
 
     def is_stalled(self, now_ms: float) -> bool:
         """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
         return bool(self._asked_at_ms) and now_ms - self._asked_at_ms > STALL_MS
 
-    def hold_back(self, lease: GroupLease) -> None:
+    def hold_back(self, lease: LaneLease) -> None:
         """Its next message goes out once Redis has answered."""
         self._stalled.append(lease)
 
-    def owe(self, lease: GroupLease) -> Settlement:
+    def owe(self, lease: LaneLease) -> Settlement:
         """What will be settled of this lease with the next call."""
         settlement = self._owed.get(lease)
         if settlement is None:
-            settlement = self._owed[lease] = Settlement(lease.group, lease.epoch)
+            settlement = self._owed[lease] = Settlement(lease.lane, lease.epoch)
         return settlement
 
-    def end(self, lease: GroupLease, release: str = "ready") -> Settlement:
+    def end(self, lease: LaneLease, release: str = "ready") -> Settlement:
         """Give a lease back with the next call; what it holds beyond that goes on waiting in its group."""
         self._forget(lease)
         settlement = self.owe(lease)
@@ -226,11 +147,12 @@ class PoolLink:
         self._urgent = True
         return settlement
 
-    def drop(self, lease: GroupLease) -> None:
-        """It is not ours any more: nothing is settled, nothing given back."""
+    def drop(self, lease: LaneLease) -> None:
+        """It is not ours any more, against our will: nothing is settled, nothing given back."""
         lease.stop()
         self._forget(lease)
         self._owed.pop(lease, None)
+        self._account.lost_lease()
 
     def trim(self, call: int) -> None:
         """What this call settled has reached its queues."""
@@ -260,21 +182,6 @@ class PoolLink:
         self._later = None
         self.poke()
 
-    def keep_leases(self) -> None:
-        """Drop leases whose deadline has come; renew those that are a third of the way there."""
-        now = self._clock.boot_ms()
-        ageing = False
-        for lease in list(self.leases.values()):
-            if now >= lease.deadline_ms:
-                log.warning("lease on %s in %s lapsed, delivery aborted", lease.group, self.pool.code)
-                self.drop(lease)
-                self._reporter.lost_lease()
-            elif lease.deadline_ms - now < self._ttl_ms * 0.6:
-                ageing = True
-        if ageing and self._renewal is None:
-            self._renewal = asyncio.get_running_loop().create_task(self._renew())
-            self._renewal.add_done_callback(self._on_crash)
-
     # The call -----------------------------------------------------------------------------------
 
     async def _exchange_while_due(self) -> None:
@@ -300,7 +207,7 @@ class PoolLink:
         leases, settlements = list(owed), list(owed.values())
         self._calls += 1
         call = self._calls
-        self._told_s = None
+        self.due.asked()
         try:
             answer, asked_at_ms = await self._call(call, settlements, trims, want)
         except BaseException:
@@ -314,16 +221,15 @@ class PoolLink:
         self.paused = answer.tag == "paused"
         self.policy = answer.policy
         if answer.rate_waits:
-            self._on_rate_waits(self.pool.code, answer.rate_waits)
+            self._account.rate_waits(self.pool.code, answer.rate_waits)
         for i in answer.yields:
             leases[i].yielding = True
         if answer.refused:
-            self._reporter.refused(len(answer.refused))
+            self._account.refused(len(answer.refused))
         for i in answer.refused:
-            if self.leases.get(leases[i].group) is leases[i]:
+            if self.leases.get(leases[i].lane) is leases[i]:
                 # Redis does not know it any more, so somebody else may have it: not another message under it.
                 self.drop(leases[i])
-                self._reporter.lost_lease()
         items = answer.cascaded
         for i, settlement in enumerate(settlements):
             if settlement.items and i not in answer.refused:
@@ -331,24 +237,23 @@ class PoolLink:
         if items:
             self._reporter.report(self, call, items)
         if answer.tag == "ok":
-            self._set_due(self._soonest(answer.due_ms))
+            self.due.answered(answer.due_ms)
         if answer.claims:
             failpoint.hit("claimed")
             deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             permit_ms = asked_at_ms + PERMIT_MS if answer.policy.rated else float("inf")
             self._owe_no_more(answer.claims)
             for claim in answer.claims:
-                lapsed = self.leases.get(claim.group)
+                lapsed = self.leases.get(claim.lane)
                 if lapsed is not None:
                     # We were stopped for so long that what was ours has been granted anew, to us.
                     self.drop(lapsed)
-                    self._reporter.lost_lease()
-                lease = GroupLease(self, claim, deadline_ms, permit_ms)
-                self.leases[claim.group] = lease
+                lease = LaneLease(self, claim, deadline_ms, permit_ms)
+                self.leases[claim.lane] = lease
                 self._on_claimed(lease)
                 self._start(lease)
         for lease in stalled:
-            if self.leases.get(lease.group) is lease:
+            if self.leases.get(lease.lane) is lease:
                 self._start(lease)
 
     async def _call(
@@ -398,42 +303,13 @@ class PoolLink:
 
     def _owe_no_more(self, claims: list[Claim]) -> None:
         """What we owe under an epoch that is granted anew: Redis forgot the grant, and it would end the new lease."""
-        granted = {(claim.group, claim.epoch) for claim in claims}
-        for lease in [lease for lease in self._owed if (lease.group, lease.epoch) in granted]:
-            if self.leases.get(lease.group) is not lease:
+        granted = {(claim.lane, claim.epoch) for claim in claims}
+        for lease in [lease for lease in self._owed if (lease.lane, lease.epoch) in granted]:
+            if self.leases.get(lease.lane) is not lease:
                 del self._owed[lease]
-                self._reporter.lost_lease()
+                self._account.lost_lease()
 
-    def _set_due(self, due_ms: int | None) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        if due_ms is not None and not self.stopping:
-            self._due = asyncio.get_running_loop().call_later(due_ms / 1000, self.look)
-
-    async def _renew(self) -> None:
-        try:
-            held = list(self.leases.values())
-            asked_at_ms = self._clock.boot_ms()
-            known = [(lease.group, lease.epoch) for lease in held]
-            lost = set(await self.pool.renew(self._worker, known, ttl_ms=self._ttl_ms))
-            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
-            for lease in held:
-                if self.leases.get(lease.group) is not lease:
-                    continue  # ended while we asked
-                if lease.group in lost:
-                    log.warning("lease on %s in %s was lost, delivery aborted", lease.group, self.pool.code)
-                    self.drop(lease)
-                    self._reporter.lost_lease()
-                else:
-                    lease.deadline_ms = deadline_ms
-        except StateError as error:
-            # They may still be ours, until their deadlines.
-            self._on_state(error)
-        finally:
-            self._renewal = None
-
-    def _forget(self, lease: GroupLease) -> None:
-        if self.leases.get(lease.group) is lease:
-            del self.leases[lease.group]
+    def _forget(self, lease: LaneLease) -> None:
+        if self.leases.get(lease.lane) is lease:
+            del self.leases[lease.lane]
             self._seats.give(1)
