@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fleet.errors import StateUnavailable
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 
 log = logging.getLogger("fleet.coordinator")
 

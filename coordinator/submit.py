@@ -28,7 +28,7 @@ from fleet.state.connect import Client
 from fleet.state.entry import Entry
 from fleet.state.pool import AWAY_GRACE_MS, Pool
 from fleet.state.queue import Queue, Tracked, Tracking
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 
 log = logging.getLogger("fleet.coordinator")
 

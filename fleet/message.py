@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -14,7 +15,9 @@ DEFAULT_GROUP = "__DEFAULT__"
 DEFAULT_POOL = "DEFAULT-POOL"
 
 DispatchMode = Literal["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"]
-_MODES: tuple[DispatchMode, ...] = get_args(DispatchMode)
+POLICY_OF: Mapping[DispatchMode, str] = {"IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
+"""What a message asks for after a failure; without a mode its pool says (`onFailure`)."""
+MODE_OF: Mapping[str, DispatchMode] = {policy: mode for mode, policy in POLICY_OF.items()}
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -46,8 +49,8 @@ def decode(body: bytes) -> Message:
 
 def encode_checked(message: Message) -> bytes:
     """A body that `decode` takes; InvalidMessage where it would not."""
-    if message.dispatch_mode is not None and message.dispatch_mode not in _MODES:
-        raise InvalidMessage(f"dispatchMode is none of {', '.join(_MODES)}")
+    if message.dispatch_mode is not None and message.dispatch_mode not in POLICY_OF:
+        raise InvalidMessage(f"dispatchMode is none of {', '.join(POLICY_OF)}")
     body = encode(_checked(message))
     _check_size(body)
     return body

@@ -21,7 +21,8 @@ from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally
 from fleet.state.writes import refusal
-from fleet.tasks import cancel
+from fleet.waiting import cancel
+from fleet.words import utc
 
 log = logging.getLogger("fleet")
 
@@ -43,7 +44,7 @@ class Identity:
     name: str
     pid: int = field(default_factory=os.getpid)
     host: str = field(default_factory=socket.gethostname)
-    started_at: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    started_at: str = field(default_factory=utc)
 
     @staticmethod
     def new(role: str, *, prefix: str = "") -> Identity:

@@ -1,8 +1,36 @@
-"""Numbers of things, as people write them."""
+"""Numbers of things, stretches and moments of time, as people write them."""
 
 from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
 
 
 def number(count: int, one: str, many: str = "") -> str:
     """`1 message`, `2,000 messages`; `many` where it is not `one` with an s, as of a noun with its verb."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def span(seconds: float) -> str:
+    """A time that passed, in its two largest units."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    whole = int(seconds)
+    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // next_size
+            return f"{whole // size} {unit} {rest} {next_unit}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def utc(ms: float | None = None) -> str:
+    """A moment, now where none is named, as programs read it: `2026-01-31T12:00:00.123Z`."""
+    moment = datetime.fromtimestamp(time.time() if ms is None else ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def at(ms: int) -> str:
+    """A moment in a sentence: `at 2026-01-31 12:00:00 UTC`."""
+    return f"at {datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.operate.status import span
+from fleet.words import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

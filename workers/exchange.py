@@ -18,6 +18,7 @@ from fleet.lease import safe_deadline
 from fleet.state.cluster import PerNode
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
 from fleet.state.scripts import number
+from fleet.waiting import Patience
 from workers.account import Account
 from workers.due import DueTimer
 from workers.lease import LaneLease
@@ -41,7 +42,6 @@ would overlap at the endpoint. Counted from before we asked, by our own clock, w
 STALL_MS = 250.0
 """A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
 what is answered and not settled when the lease lapses is delivered twice."""
-_RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 
 class Seats(Protocol):
@@ -260,7 +260,7 @@ class PoolLink:
         self, call: int, settlements: list[Settlement], trims: list[int], want: int
     ) -> tuple[Exchanged, float]:
         """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
-        pause_s = _RETRY_FROM_S
+        patience = Patience()
         self._asked_at_ms = self._clock.boot_ms()
         while True:
             try:
@@ -291,8 +291,7 @@ class PoolLink:
                 if self.stopping and not settlements:
                     # Nothing to settle: what the outbox holds the leader copies.
                     return Exchanged("ok", None, set(), set(), [], [], self.policy), 0.0
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                await patience.pause()
                 continue
             if self._in_doubt:
                 # An answer was lost, and with it which outcomes were accepted. The outbox knows.

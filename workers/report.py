@@ -11,13 +11,13 @@ from fleet.errors import StateError
 from fleet.state.connect import Client
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
+from fleet.waiting import Patience
 from workers.exchange import PoolLink
 
 log = logging.getLogger("fleet.worker")
 
 REPORT_EVERY_S = 0.002
 """How often a queue hears of outcomes at most. They are settled already; this is on their way to the source."""
-_RETRY_FROM_S, _RETRY_TO_S = 0.05, 1.0
 
 
 class _Parcel:
@@ -69,21 +69,20 @@ class Reporter:
         task.add_done_callback(self._on_crash)
 
     async def _recover(self, link: PoolLink) -> None:
-        pause_s = _RETRY_FROM_S
+        patience = Patience()
         while True:
             try:
                 calls = await link.pool.outbox(self._worker)
                 break
             except StateError:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                await patience.pause()
         for call, items in calls.items():
             self.report(link, call, items)
 
     async def _copy(self, name: str) -> None:
         queue = Queue(self._client, name)
         loop = asyncio.get_running_loop()
-        pause_s = _RETRY_FROM_S
+        patience = Patience()
         try:
             while name in self._waiting:
                 pause_left_s = self._reported_at.get(name, 0.0) + REPORT_EVERY_S - loop.time()
@@ -98,10 +97,9 @@ class Reporter:
                         break
                     except StateError as error:
                         # They are safe in the outbox: should we die, the leader copies them.
-                        if pause_s == _RETRY_FROM_S:
+                        if patience.is_new:
                             log.warning("outcomes of %s wait in the outbox: %s", name, error)
-                        await asyncio.sleep(pause_s)
-                        pause_s = min(pause_s * 2, _RETRY_TO_S)
+                        await patience.pause()
                 failpoint.hit("copied")
                 for parcel, _ in batch:
                     parcel.left -= 1

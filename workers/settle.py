@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import assert_never
 
-import msgspec
-
+from fleet.letter import parked
 from fleet.outcome import (
     CASCADE_RETRY_S,
     Delivered,
@@ -42,7 +40,7 @@ def settle(lease: LaneLease, outcome: Outcome) -> bool:
             return _give_up(lease, ACK)
         case Uncallable(reason=reason):
             # Kept: nobody has had it, and with another URL it can be sent again.
-            return _give_up(lease, park(_letter(lease, reason)))
+            return _give_up(lease, park(parked(lease.entry, pool=lease.link.pool.code, reason=reason)))
         case Failed(retry_s=seconds, status=status, reason=reason):
             # Busy says nothing of the message: it is no reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
@@ -65,7 +63,7 @@ def _fail(lease: LaneLease, delay_s: int, reason: str, *, counts: bool) -> bool:
         case "skip":
             return _go_on(lease, nack(delay_s * 1000))
         case "park" if counts and lease.entry.tries + 1 >= policy.park_after:
-            return _give_up(lease, park(_letter(lease, reason)))
+            return _give_up(lease, park(parked(lease.entry, pool=lease.link.pool.code, reason=reason)))
         case "hold" | "park":
             delay_ms = delay_s * 1000
             lease.link.end(lease, held(delay_ms) if counts else str(delay_ms))
@@ -103,23 +101,3 @@ def _return(lease: LaneLease, delay_s: int) -> None:
     cascade_s = CASCADE_RETRY_S if entry.source_holds_groups else max(CASCADE_RETRY_S, delay_s)
     queue = entry.queue if entry.source_holds_groups else ""
     settlement.release = failed(cascade_s * 1000, entry.batch, queue)
-
-
-def _letter(lease: LaneLease, reason: str) -> str:
-    """All that is needed to send the message again."""
-    entry = lease.entry
-    letter = {
-        "kind": "parked",
-        "messageId": entry.message_id,
-        "brokerMessageId": entry.broker_id,
-        "queueId": entry.queue,
-        "poolCode": lease.link.pool.code,
-        "messageGroupId": entry.group,
-        "mediationTarget": entry.target,
-        "authToken": entry.auth_token,
-        "highPriority": entry.high_priority,
-        "reason": reason,
-        "tries": entry.tries + 1,
-        "t": time.time_ns() // 1_000_000,
-    }
-    return msgspec.json.encode(letter).decode()

@@ -27,6 +27,7 @@ from fleet.state.outages import outages
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
+from fleet.waiting import happens
 from fleet.words import number
 from workers.account import Account
 from workers.deliver import ATTEMPTS, Deliveries
@@ -206,11 +207,7 @@ class Worker:
                 self._on_state("", None)
             except StateError as error:
                 self._on_state("", error)
-            try:
-                async with asyncio.timeout(self._ttl_ms / 2000):
-                    await self._look.wait()
-            except TimeoutError:
-                continue
+            await happens(self._look, within_s=self._ttl_ms / 2000)
 
     async def _open_and_close(self) -> None:
         for count, code in enumerate([code for code in self._ours if self._may_open(code)], start=1):

@@ -8,9 +8,9 @@ from fleet.cli.base import Command, Group, ask, example, json_option, settings_o
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.delivery.origin import origin_of
-from fleet.operate.status import span
 from fleet.state.breakers import BreakerView, SharedBreakers
 from fleet.state.connect import connected
+from fleet.words import span
 
 
 @click.command(cls=Command, epilog=example("fleet breakers", "fleet breakers --json | jq -r '.[].origin'"))

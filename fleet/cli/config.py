@@ -14,11 +14,10 @@ from fleet.cli.reading import reading
 from fleet.cli.table import show_json
 from fleet.config import parse_router_config, redacted
 from fleet.errors import FleetError
-from fleet.operate.explanation import iso
-from fleet.operate.status import span
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.reload import Reloaded
 from fleet.state.reload import reload as reload_now
+from fleet.words import span, utc
 
 
 @config.command(epilog=example("fleet config show", "fleet config show --json | jq .config.processingPools"))
@@ -36,7 +35,7 @@ def show(context: click.Context, as_json: bool) -> None:
         raise FleetError("no configuration is in force: start `fleet syncer`, or `fleet up`")
     document = json.loads(redacted(parse_router_config(found.body)))
     if as_json:
-        show_json({"revision": found.revision, "checkedAt": iso(found.checked_ms), "config": document})
+        show_json({"revision": found.revision, "checkedAt": utc(found.checked_ms), "config": document})
         return
     # The revision goes where it is in nobody's way who keeps the JSON.
     ago = span(max(0.0, time.time() - found.checked_ms / 1000))

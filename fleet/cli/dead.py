@@ -13,13 +13,12 @@ from fleet.cli.pool import fleet_of
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
-from fleet.operate import dead_letters as letters_of_the_dead
-from fleet.operate import views
-from fleet.operate.dead_letters import KINDS, Letter, Wanted
-from fleet.operate.status import span
+from fleet.letter import KINDS
+from fleet.operate import dead_letters, views
+from fleet.operate.dead_letters import Letter, Wanted
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.words import number
+from fleet.words import number, span
 
 
 async def names_of_queues(client: Client) -> list[str]:
@@ -29,17 +28,17 @@ async def names_of_queues(client: Client) -> list[str]:
 
 
 async def _found(client: Client, wanted: Wanted) -> list[Letter]:
-    return [letter async for letter in letters_of_the_dead.letters(client, await names_of_queues(client), wanted)]
+    return [letter async for letter in dead_letters.letters(client, await names_of_queues(client), wanted)]
 
 
 async def replay_letters(client: Client, queues: Sequence[str], wanted: Wanted) -> int:
     """Returns the exit code: 1 if a letter had to stay."""
-    found = [letter async for letter in letters_of_the_dead.letters(client, queues, wanted)]
+    found = [letter async for letter in dead_letters.letters(client, queues, wanted)]
     if not found:
         raise FleetError("there is no such dead letter")
     config = (await views.configuration(client))[1]
     progress = sys.stderr.isatty()
-    done = await letters_of_the_dead.replay(client, config, found, on_progress=_show if progress else None)
+    done = await dead_letters.replay(client, config, found, on_progress=_show if progress else None)
     if progress:
         click.echo("\r\033[K", nl=False, err=True)
     click.echo(f"{number(done.sent, 'message')} sent again.")
@@ -85,7 +84,7 @@ def list_(
         async with reading(context) as client:
             wanted = Wanted(queue=queue, kind=kind, id=id_)
             found: list[Letter] = []
-            async for letter in letters_of_the_dead.letters(client, await names_of_queues(client), wanted):
+            async for letter in dead_letters.letters(client, await names_of_queues(client), wanted):
                 if limit and len(found) == limit:
                     return found, 1
                 found.append(letter)
@@ -166,7 +165,7 @@ def purge(context: click.Context, queue: str | None, kind: str | None, id_: str 
     async def change() -> tuple[int, int]:
         async with fleet_of(context) as client:
             found = await _found(client, Wanted(queue=queue, kind=kind, id=id_))
-            return len(found), await letters_of_the_dead.purge(client, found) if yes else 0
+            return len(found), await dead_letters.purge(client, found) if yes else 0
 
     found, gone = ask(change())
     if not yes:

@@ -13,8 +13,8 @@ from fleet.cli.reading import reading
 from fleet.cli.table import show_json
 from fleet.operate import views
 from fleet.operate.explain import Explainer
-from fleet.operate.explanation import Explanation, at
-from fleet.operate.status import span
+from fleet.operate.explanation import Explanation
+from fleet.words import at, span
 
 
 @click.command(cls=Command, epilog=example("fleet explain order-1", "fleet explain 01K97FHM11EKYSXT135MVM6AC7 --json"))

@@ -14,13 +14,11 @@ from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
 from fleet.operate.dead_letters import Wanted
-from fleet.operate.explanation import iso
 from fleet.operate.skip import skip_head
-from fleet.operate.status import span
 from fleet.state import groups as state_groups
 from fleet.state.groups import GroupView, PoolNow
 from fleet.state.operate import PoolByHand
-from fleet.words import number
+from fleet.words import number, span, utc
 
 
 @click.command(cls=Command, epilog=example("fleet groups ORDERS", "fleet groups ORDERS --limit 0 --json"))
@@ -86,10 +84,10 @@ def _group_json(view: GroupView, *, paused: bool) -> dict[str, Any]:
         "state": "paused" if paused and view.state == "ready" else view.state,
         "worker": view.worker or None,
         "epoch": view.epoch or None,
-        "until": None if view.until_ms is None else iso(view.until_ms),
+        "until": None if view.until_ms is None else utc(view.until_ms),
         "tries": view.head.tries,
         "headMessageId": view.head.message_id,
-        "oldestAt": iso(view.oldest_ms),
+        "oldestAt": utc(view.oldest_ms),
     }
 
 

@@ -11,11 +11,11 @@ from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import InvalidConfig
 from fleet.operate import views
-from fleet.operate.status import Status, span
+from fleet.operate.status import Status
 from fleet.operate.status import status as status_of
 from fleet.state import observe, present
 from fleet.state.connect import connected
-from fleet.words import number
+from fleet.words import number, span
 
 _MOST_SHOWN = 8
 

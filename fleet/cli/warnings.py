@@ -10,9 +10,9 @@ from fleet.cli.base import Group, ask, example, json_option, settings_of
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
-from fleet.operate.status import span
 from fleet.state.connect import connected
 from fleet.state.warnings import MOST, Warnings, WarningView
+from fleet.words import span
 
 
 @click.group(

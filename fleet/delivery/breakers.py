@@ -17,6 +17,7 @@ from fleet.clock import Clock
 from fleet.delivery.breaker import OWN_PERMIT, PASS, PROBE, Admit, Breaker, Change
 from fleet.errors import StateError
 from fleet.state.breakers import IDLE_MS, MOST_ORIGINS, RULES, BreakerRules, Shared, SharedBreakers, heard
+from fleet.waiting import happens
 
 ASK_WITHIN_S = 1.0
 """Redis answers in a few ms. If it does not, the message is not held any longer, and we give ourselves the permit."""
@@ -196,11 +197,7 @@ class Breakers:
         renew_every_s = self._shared.permit_ms / 3000
         renewed_at = loop.time()
         while True:
-            try:
-                async with asyncio.timeout(renew_every_s if self._probing else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await happens(self._wake, within_s=renew_every_s if self._probing else None)
             self._wake.clear()
             if loop.time() - renewed_at >= renew_every_s:
                 renewed_at = loop.time()

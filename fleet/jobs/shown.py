@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from fleet.config import shown_uri
 from fleet.jobs.records import Attempt, Event, Job, Subscription
+from fleet.words import utc
 
 
 def job_json(job: Job, *, payload: bool = False) -> dict[str, Any]:
@@ -80,9 +80,8 @@ def moment(ms: int | None) -> str | None:
     """ISO 8601 in UTC, with milliseconds; a number that is no time of ours is shown as it is."""
     if ms is None:
         return None
-    seconds, rest = divmod(ms, 1000)
     try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+        return utc(ms)
     except (ValueError, OverflowError, OSError):
         return str(ms)
 

@@ -19,9 +19,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet.waiting import Patience, happens
+
 log = logging.getLogger("fleet.supervisor")
 
-_PAUSE_FROM_S, _PAUSE_TO_S = 0.2, 10.0
+_PAUSES_S = (0.2, 10.0)
 _HEALTHY_S = 30.0
 """Who lived so long starts again without the pause that earlier deaths had earned."""
 _PR_SET_PDEATHSIG = 1
@@ -55,7 +57,7 @@ class _Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.started_s = 0.0
         self.ended = asyncio.Event()
-        self.pause_s = _PAUSE_FROM_S
+        self.patience = Patience(*_PAUSES_S)
         self.is_removed = False
 
 
@@ -173,14 +175,11 @@ class Supervisor:
                 self._over.set()
                 return
             if time.monotonic() - child.started_s > _HEALTHY_S:
-                child.pause_s = _PAUSE_FROM_S
-            log.warning("%s ended %s; starts again in %.1f s", child.program.name, _how(code), child.pause_s)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(child.pause_s):
-                    await self._over.wait()
-            if self._over.is_set() or child.is_removed:
+                child.patience.renew()
+            pause_s = child.patience.spend()
+            log.warning("%s ended %s; starts again in %.1f s", child.program.name, _how(code), pause_s)
+            if await happens(self._over, within_s=pause_s) or child.is_removed:
                 return
-            child.pause_s = min(child.pause_s * 2, _PAUSE_TO_S)
             self._spawn(child)
 
     def _check(self, keeper: asyncio.Task[None]) -> None:

@@ -1,8 +1,8 @@
 """Dead letters: messages that were acked at their source and put aside. Read them, send them again, throw them away.
 
-Three kinds: `malformed` (no message, only the beginning of its body is kept), `parked` (its endpoint took it in none
-of its tries, or what it names is no URL) and `skipped` (an operator took it out of the way). They stand with their
-queue, newest first.
+Three kinds: `malformed` (not a message; only the beginning of its body is kept), `parked` (its endpoint took it in none
+of its tries, or its target is not a URL) and `skipped` (an operator took it out of the way). They stand with their
+queue, newest first; `fleet/letter.py` writes them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ import msgspec
 
 from fleet.config import RouterConfig, shown_uri
 from fleet.errors import FleetError
-from fleet.message import DEFAULT_GROUP, DispatchMode, Message, encode
+from fleet.message import DEFAULT_GROUP, Message, encode
 from fleet.sources.base import NotSent, Outgoing, Unsure
 from fleet.sources.open import open_publisher
 from fleet.state.connect import Client
-from fleet.state.entry import Entry
 from fleet.state.letters import Letters
 from fleet.words import number
 
-KINDS = ("malformed", "parked", "skipped")
 BATCH = 100
 _NEEDED = {"messageId", "mediationTarget", "poolCode", "messageGroupId"}
 KEPT = "kept"
 """What is shown in place of a token."""
-_MODES: dict[str, DispatchMode] = {"return": "IMMEDIATE", "skip": "NEXT_ON_ERROR", "hold": "BLOCK_ON_ERROR"}
 _TOKEN_IN_BODY = re.compile(r'("authToken"\s*:\s*)("(?:\\.|[^"\\])*"?|[^,}\s]+)', re.IGNORECASE)
 
 
@@ -96,27 +93,6 @@ class Letter:
             high_priority=content.get("highPriority", False),
             dispatch_mode=content.get("dispatchMode"),
         )
-
-
-def skipped(entry: Entry, pool: str) -> str:
-    """The letter of a message that an operator puts aside: all that is needed to send it again."""
-    content = {
-        "kind": "skipped",
-        "messageId": entry.message_id,
-        "brokerMessageId": entry.broker_id,
-        "queueId": entry.queue,
-        "poolCode": pool,
-        "messageGroupId": entry.group,
-        "mediationTarget": entry.target,
-        "authToken": entry.auth_token,
-        "highPriority": entry.high_priority,
-        "reason": "skipped by an operator",
-        "tries": entry.tries,
-        "t": time.time_ns() // 1_000_000,
-    }
-    if entry.policy:
-        content["dispatchMode"] = _MODES[entry.policy]
-    return msgspec.json.encode(content).decode()
 
 
 async def letters(client: Client, queues: Sequence[str], wanted: Wanted) -> AsyncIterator[Letter]:

@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 
 from fleet.config import QueueConfig, RouterConfig, shown_uri
 from fleet.message import DEFAULT_GROUP
-from fleet.operate import dead_letters as dead
-from fleet.operate import explain_delivery, explain_source, explain_unseen, views
-from fleet.operate.explanation import Explanation, at
+from fleet.operate import dead_letters, explain_delivery, explain_source, explain_unseen, views
+from fleet.operate.explanation import Explanation
 from fleet.state import groups, present
 from fleet.state.connect import Client
 from fleet.state.groups import GroupView, PoolNow
@@ -20,7 +19,7 @@ from fleet.state.queue import Tracked
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 from fleet.state.tracked import Found, by_id, settled_of
-from fleet.words import number
+from fleet.words import at, number
 
 _LETTERS_NAMED = 3
 
@@ -224,8 +223,8 @@ class Explainer:
         """Of that message or group."""
         sentences: list[str] = []
         count = 0
-        wanted = dead.Wanted(pool=self.pool)
-        async for letter in dead.letters(self.client, self._queues, wanted):
+        wanted = dead_letters.Wanted(pool=self.pool)
+        async for letter in dead_letters.letters(self.client, self._queues, wanted):
             content = letter.content
             if subject in (content.get("messageId"), content.get("brokerMessageId"), content.get("messageGroupId")):
                 count += 1

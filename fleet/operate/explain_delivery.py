@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fleet.operate.explanation import Explanation, at
+from fleet.operate.explanation import Explanation
 from fleet.state.groups import GroupView
+from fleet.words import at
 
 MOST_TOLD = 200
 """Slow deliveries that a worker tells of in its heartbeat, which has an end however many there are."""

@@ -8,7 +8,7 @@ from fleet.config import RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_POOL
-from fleet.operate.explanation import Explanation, at
+from fleet.operate.explanation import Explanation
 from fleet.operate.status import is_off
 from fleet.sources.own import look as own_look
 from fleet.sources.own.source import name_of
@@ -18,7 +18,7 @@ from fleet.state import groups, observe, present
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.words import number
+from fleet.words import at, number
 
 LOOKED_INTO = frozenset({"fleet", "sqlite"})
 """Kinds of queues that show a message to who only looks. The others show it to who takes it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.config import QueueConfig
-from fleet.operate.explanation import Explanation, at
+from fleet.operate.explanation import Explanation
 from fleet.operate.views import AskDepths
 from fleet.state.connect import Client
 from fleet.state.queue import Hidden, Queue
-from fleet.words import number
+from fleet.words import at, number
 
 
 async def given_back(

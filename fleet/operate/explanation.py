@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
+
+from fleet.words import utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,6 @@ class Explanation:
             "subject": self.subject,
             "state": self.state,
             "waitsFor": self.waits_for,
-            "until": None if self.until_ms is None else iso(self.until_ms),
+            "until": None if self.until_ms is None else utc(self.until_ms),
             "details": self.details,
         }
-
-
-def iso(ms: int) -> str:
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def at(ms: int) -> str:
-    """For a sentence."""
-    return f"at {datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

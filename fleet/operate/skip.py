@@ -6,11 +6,11 @@ import asyncio
 import time
 
 from fleet.errors import FleetError
-from fleet.operate import dead_letters as dead
-from fleet.operate.explanation import at
+from fleet.letter import skipped
 from fleet.state import groups
 from fleet.state.connect import Client
 from fleet.state.operate import PoolByHand
+from fleet.words import at
 
 _LOOK_S = 0.05  # nobody is told when a lease is given back
 
@@ -21,7 +21,7 @@ async def skip_head(client: Client, code: str, group: str, *, give_up: float) ->
     if view is None:
         raise FleetError(f"pool {code} holds no message of group {group}")
     # The one that is first now: if it is delivered while we wait, the next has done nothing to be skipped.
-    head, letter, pool = view.head, dead.skipped(view.head, code), PoolByHand(client, code)
+    head, letter, pool = view.head, skipped(view.head, pool=code), PoolByHand(client, code)
     while True:
         done = await pool.skip(head, letter)
         if done.tag == "skipped":

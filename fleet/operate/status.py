@@ -13,10 +13,9 @@ from fleet.state import observe, present
 from fleet.state.connect import Client
 from fleet.state.observe import LeaseView, PoolView, ServerView
 from fleet.state.registry import ConfigRevision
-from fleet.words import number
+from fleet.words import number, span
 
 _OLD_S = 600.0
-_NEARLY_FULL = 0.9
 _NAMED = 5
 """Of origins that are left alone, and of pools behind each."""
 
@@ -115,7 +114,7 @@ def problems(now: Status) -> list[str]:
     found = [present.in_words(now.refused)] if now.refused else []
     found += _of_processes(now)
     for server in now.servers:
-        if server.max_bytes and server.used_bytes > _NEARLY_FULL * server.max_bytes:
+        if server.is_nearly_full:
             found.append("Redis is nearly full: nothing more is taken from the queues until messages are delivered")
         if server.policy and server.policy != "noeviction":
             found.append(f"Redis may throw messages away: its maxmemory-policy is {server.policy}, not noeviction")
@@ -202,17 +201,3 @@ def _of_pool(pool: PoolView) -> list[str]:
     if pool.held >= pool.settings.capacity:
         return [f"pool {pool.code} is full: its endpoints are slower than its queues"]
     return []
-
-
-def span(seconds: float) -> str:
-    """A time that passed, in its two largest units."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    whole = int(seconds)
-    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // next_size
-            return f"{whole // size} {unit} {rest} {next_unit}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from fleet.config import QueueConfig, RouterConfig, parse_router_config
@@ -17,6 +17,7 @@ from fleet.state import observe, present
 from fleet.state.connect import Client
 from fleet.state.observe import InFlight, PoolView, QueueView
 from fleet.state.registry import ConfigRevision, Registry
+from fleet.words import utc
 
 _DEPTH_WITHIN_S = 5.0
 _SOURCES_AT_ONCE = 16
@@ -226,12 +227,12 @@ async def in_flight_json(
     client: Client, queue_names: list[str], *, pool: str | None = None, limit: int = 0
 ) -> AsyncIterator[dict[str, Any]]:
     """Tracked messages, in no order; `limit` 0 for all."""
-    now = datetime.now(UTC)
+    now_ms = time.time() * 1000
     shown = 0
     async for page in observe.in_flight(client, queue_names):
         for item in page:
             if pool is None or item.message.pool == pool:
-                yield _in_flight(item, now)
+                yield _in_flight(item, now_ms)
                 shown += 1
                 if shown == limit:
                     return
@@ -240,13 +241,12 @@ async def in_flight_json(
 async def in_flight_of_message_json(
     client: Client, queue_names: Sequence[str], message_id: str
 ) -> list[dict[str, Any]]:
-    now = datetime.now(UTC)
-    return [_in_flight(item, now) for item in await observe.in_flight_by_id(client, queue_names, message_id)]
+    now_ms = time.time() * 1000
+    return [_in_flight(item, now_ms) for item in await observe.in_flight_by_id(client, queue_names, message_id)]
 
 
-def _in_flight(item: InFlight, now: datetime) -> dict[str, Any]:
+def _in_flight(item: InFlight, now_ms: float) -> dict[str, Any]:
     message = item.message
-    since = datetime.fromtimestamp(message.tracked_ms / 1000, UTC)
     return {
         "messageId": message.message_id,
         "brokerMessageId": message.broker_id,
@@ -254,7 +254,7 @@ def _in_flight(item: InFlight, now: datetime) -> dict[str, Any]:
         "poolCode": message.pool,
         # A message that asks for no order has a lane of its own, which is nobody's group.
         "messageGroupId": message.group if message.group.isprintable() else None,
-        "addedToInPipelineAt": since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "elapsedTimeMs": max(0, round((now - since).total_seconds() * 1000)),
+        "addedToInPipelineAt": utc(message.tracked_ms),
+        "elapsedTimeMs": max(0, round(now_ms - message.tracked_ms)),
         "state": item.state,
     }

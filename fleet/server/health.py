@@ -12,7 +12,6 @@ from fleet.state.warnings import WarningView
 Level = Literal["HEALTHY", "WARNING", "DEGRADED"]
 
 _GRAVITY: dict[Level, int] = {"HEALTHY": 0, "WARNING": 1, "DEGRADED": 2}
-_NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def judge(now: Status, warnings: list[WarningView], open_breakers: int) -> Healt
 def _redis(now: Status) -> Part:
     if now.refused:
         return Part("DEGRADED", f"refuses writes: {now.refused.partition(' ')[0]}")
-    if any(server.max_bytes and server.used_bytes > _NEARLY_FULL * server.max_bytes for server in now.servers):
+    if any(server.is_nearly_full for server in now.servers):
         return Part("DEGRADED", "nearly full: nothing more is taken from the queues")
     if any(server.policy not in ("", "noeviction") for server in now.servers):
         return Part("WARNING", "its maxmemory-policy may throw messages away")

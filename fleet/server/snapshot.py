@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from fleet.server.depths import Depths
 from fleet.server.health import STATE_AWAY, Health, judge
 from fleet.state.connect import Client
 from fleet.state.warnings import Warnings, WarningView
+from fleet.words import utc
 
 EVERY_S = 1.0
 _POOLS_SHOWN = 200
@@ -43,7 +43,7 @@ class Snapshot:
         now = self.status
         busiest = sorted(now.pools, key=lambda pool: pool.held, reverse=True)[:_POOLS_SHOWN]
         return {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": utc(),
             "health": self.health.to_json(),
             "problems": now.problems,
             "leader": now.leader.owner or None,

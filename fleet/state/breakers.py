@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP, script
+from fleet.words import utc
 
 StateName = Literal["closed", "open", "half-open"]
 
@@ -73,7 +73,7 @@ class BreakerView:
             "retryAfterMs": self.retry_after_ms,
             "successes": self.successes,
             "openings": self.openings,
-            "openSince": datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "openSince": utc(self.since_ms),
             "prober": self.prober or None,
         }
 

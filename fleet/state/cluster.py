@@ -20,7 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from fleet.state.connections import TIMEOUT_S, Connections, keepalive, options
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 
 log = logging.getLogger("fleet.redis")
 

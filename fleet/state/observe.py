@@ -19,7 +19,7 @@ from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from fleet.state.look import look
 from fleet.state.pool import PoolSettings
 from fleet.state.queue import Queue, Tracked
-from fleet.state.registry import Registry
+from fleet.state.registry import NEARLY_FULL, Registry
 from fleet.state.scripts import SEP
 from fleet.state.totals import totals
 from fleet.state.tracked import brokers_of
@@ -249,6 +249,10 @@ class ServerView:
     policy: str
     used_bytes: int
     max_bytes: int
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return bool(self.max_bytes) and self.used_bytes > NEARLY_FULL * self.max_bytes
 
 
 async def servers(client: Client) -> list[ServerView]:

@@ -24,6 +24,10 @@ class ConfigRevision:
     checked_ms: int
 
 
+NEARLY_FULL = 0.9
+"""Of Redis's memory. From here on nothing is taken in or published: the rest is for what settles, and so frees it."""
+
+
 class Registry:
     def __init__(self, client: Client, *, now_ms: str = "") -> None:
         self.client = client

@@ -23,7 +23,7 @@ from fleet.state.connections import TIMEOUT_S, Connections, options
 from fleet.state.hear import hear
 from fleet.state.refusals import refusal_of
 from fleet.state.url import SENTINEL_SCHEMES, WrongUrl
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 
 log = logging.getLogger("fleet.redis")
 

@@ -13,6 +13,7 @@ from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP, script
+from fleet.words import utc
 
 Severity = Literal["CRITICAL", "ERROR", "WARN", "INFO"]
 
@@ -41,11 +42,11 @@ class WarningView:
             "category": self.category,
             "severity": self.severity,
             "message": self.message,
-            "timestamp": _iso(self.last_ms),
+            "timestamp": utc(self.last_ms),
             "source": self.source,
             "acknowledged": self.acknowledged,
             "count": self.count,
-            "firstTimestamp": _iso(self.first_ms),
+            "firstTimestamp": utc(self.first_ms),
         }
 
 
@@ -123,7 +124,3 @@ def _warning(id_: str, last_ms: int, record: str) -> WarningView:
 def _clean(text: str, most: int) -> str:
     """In one line, without what separates the fields of our records."""
     return "".join(char if char.isprintable() else " " for char in text[:most])
-
-
-def _iso(ms: int) -> str:
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ms // 1000))}.{ms % 1000:03d}Z"

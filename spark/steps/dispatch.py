@@ -13,15 +13,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Row
 
 from fleet import failpoint
+from fleet.state.registry import NEARLY_FULL
 from spark.room import Room, room_for
 from spark.sources.ledger import Due, Epoch, Refused
 from spark.sources.publish import publish_claims
 from spark.sources.send import Destination, is_own
 from spark.steps.setup import Setup, spark_errors
 from spark.transforms.plan import Limits, plan
-
-FULL_AT = 0.9
-"""Of Redis' memory: as publishers everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class Done:
 
 def room(setup: Setup, found: Due) -> Room:
     """How many more the queue may hold."""
-    if is_own(setup.to.uri) and setup.line.memory_share() >= FULL_AT:
+    if is_own(setup.to.uri) and setup.line.memory_share() >= NEARLY_FULL:
         return Room(0)
     depth, _ = setup.line.depth(setup.to.uri)
     return room_for(found.pools, depth=depth, max_depth=setup.feed.max_depth)

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from fleet.operate.dead_letters import skipped
+from fleet.letter import skipped
 from fleet.operate.journal import Start, read
 from fleet.sources.sqlite import look as sqlite_look
 from fleet.state import groups
@@ -213,7 +213,7 @@ def test_what_an_operator_skipped_before_the_command_died_is_acked_by_the_leader
             async with connected(stage.redis_server.url) as client:
                 view = await groups.group(client, POOL, "group-0")
                 assert view is not None
-                assert (await PoolByHand(client, POOL).skip(view.head, skipped(view.head, POOL))).tag == "skipped"
+                assert (await PoolByHand(client, POOL).skip(view.head, skipped(view.head, pool=POOL))).tag == "skipped"
 
         asyncio.run(skip_and_die())
         # A death makes the leader look at once; else it does so every thirty rounds.

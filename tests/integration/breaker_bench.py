@@ -13,7 +13,7 @@ from fleet.state.breakers import BreakerRules, BreakerView, SharedBreakers
 from fleet.state.connect import Client, connect
 from fleet.state.keys import BREAKER_CHANNEL
 from fleet.state.signals import Signals
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 from tests.integration.owning import eventually
 
 ORIGIN, OTHER = "https://a.example", "https://b.example"

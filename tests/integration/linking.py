@@ -13,7 +13,7 @@ from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.warnings import Warnings
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 from tests.state.stage import in_group, pool_settings, submit
 from workers.account import Account
 from workers.exchange import PoolLink

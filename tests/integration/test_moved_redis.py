@@ -15,7 +15,7 @@ from fleet.state.connect import Client, connected, subscribe_connection, transla
 from fleet.state.connections import MOST, Connections, Watched
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.signals import Signals
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 from tests.servers.local import RedisCluster, RedisServer, running_redis
 from tests.servers.proxy import Proxy, proxied
 

@@ -17,7 +17,7 @@ from fleet.state.connect import Client, check_url, connect, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.sentinel import parse
 from fleet.state.url import safe_url
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 from tests.integration.test_moved_redis import hearing
 from tests.servers.local import RedisServer, free_port
 from tests.servers.sentinels import MASTER, Watched, running_sentinels, until

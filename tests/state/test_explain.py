@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleet.operate.dead_letters import skipped
-from fleet.operate.explanation import at
+from fleet.letter import skipped
 from fleet.sources.base import Depth
 from fleet.state import groups
 from fleet.state.breakers import SharedBreakers
@@ -16,6 +15,7 @@ from fleet.state.groups import RATE_WINDOW_MS
 from fleet.state.operate import PoolByHand
 from fleet.state.pool import Settlement, held
 from fleet.state.scripts import SEP
+from fleet.words import at
 from tests.state.explaining import HTTP_TIMEOUT_MS, explain, served, taken
 from tests.state.stage import (
     TTL_MS,
@@ -273,7 +273,7 @@ async def test_a_dead_letter_says_why_it_is_dead(stage: Stage) -> None:
     await taken(stage, pool)
     view = await groups.group(stage.client, "P", "g")
     assert view is not None
-    letter = skipped(view.head, "P")
+    letter = skipped(view.head, pool="P")
     by_hand = PoolByHand(stage.client, "P")
     done = await by_hand.skip(view.head, letter)
     await by_hand.deliver(view.head, letter, done.operator)

@@ -11,12 +11,12 @@ import pytest
 
 from fleet.clock import SystemClock
 from fleet.lease import Lease
-from fleet.operate.explanation import iso
 from fleet.sources.base import Outgoing, Publisher, Source
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import QueueKeys
 from fleet.state.operate import PoolByHand
 from fleet.state.registry import Registry
+from fleet.words import utc
 from tests.state.explaining import explain, served
 from tests.state.stage import Stage, entry, in_groups, submit
 
@@ -82,7 +82,7 @@ async def test_a_delayed_message_names_its_time(stage: Stage, embedded: Embedded
     assert found.until_ms is not None
     # A queue file has a time of its own, in whole ms: it is told by ours to a ms or two.
     assert before + 60_000 - 2 <= found.until_ms <= time.time_ns() // 1_000_000 + 60_000 + 2
-    assert found.to_json()["until"] == iso(found.until_ms)
+    assert found.to_json()["until"] == utc(found.until_ms)
 
 
 async def test_a_message_that_was_taken_and_is_tracked_by_nobody_is_invisible_until(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.operate.explanation import at
 from fleet.state import queue as module
 from fleet.state.queue import Hidden, Queue
+from fleet.words import at
 from tests.state.explaining import explain, served
 from tests.state.stage import Stage
 

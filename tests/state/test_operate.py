@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from fleet.operate.dead_letters import Wanted, letters, purge, skipped
+from fleet.letter import skipped
+from fleet.operate.dead_letters import Wanted, letters, purge
 from fleet.state import groups
 from fleet.state.entry import Entry
 from fleet.state.keys import POOL_WAKE_CHANNEL, ROOM_CHANNEL
@@ -238,7 +239,7 @@ async def test_a_skipped_message_is_acked_and_kept_and_its_group_goes_on(stage: 
     await submit(pool, messages)
     await waiting(stage, pool, "g")
     head = (await seen(stage)).head
-    letter = skipped(head, "P")
+    letter = skipped(head, pool="P")
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as woken:
         done = await by_hand(stage).skip(head, letter)
         assert await woken.since(pool.keys.settings) == ["+1"]
@@ -260,7 +261,7 @@ async def test_what_is_skipped_by_one_who_dies_is_copied_as_that_of_any_dead_wor
     queue, messages = await tracked(stage, 1)
     await submit(pool, messages)
     head = (await seen(stage)).head
-    done = await by_hand(stage).skip(head, skipped(head, "P"))
+    done = await by_hand(stage).skip(head, skipped(head, pool="P"))
     # As coordinator/watch.py does for whoever is not alive.
     assert done.operator not in await stage.registry().alive()
     for call, items in (await pool.outbox(done.operator)).items():
@@ -268,7 +269,7 @@ async def test_what_is_skipped_by_one_who_dies_is_copied_as_that_of_any_dead_wor
             await queue.report([tuple(item.rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
         await pool.trim_outbox(done.operator, [call])
     # And the one who died wakes up after all.
-    await by_hand(stage).deliver(head, skipped(head, "P"), done.operator)
+    await by_hand(stage).deliver(head, skipped(head, pool="P"), done.operator)
     assert len(await queue.settled(applied=0, want=10)) == 1
     assert await stage.client.llen(queue.keys.dead) == 1
 

@@ -25,7 +25,7 @@ from fleet.state.keys import OWN_QUEUE_CHANNEL
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
-from fleet.tasks import cancel
+from fleet.waiting import cancel
 
 PREFIX = "fleet://"
 MAX_DELAY_MS = 14 * 24 * 3600 * 1000

@@ -12,9 +12,10 @@ import pytest
 
 from fleet.config import QueueConfig, RouterConfig
 from fleet.errors import SourceUnavailable
+from fleet.letter import skipped
 from fleet.message import DEFAULT_GROUP
 from fleet.operate import dead_letters as dead
-from fleet.operate.dead_letters import Letter, Wanted, letters, replay, skipped
+from fleet.operate.dead_letters import Letter, Wanted, letters, replay
 from fleet.sources.base import Never, NotSent, Outgoing, Unsure
 from fleet.sources.open import open_source
 from fleet.state.connect import Client
@@ -56,7 +57,7 @@ async def found(client: Client) -> list[Letter]:
 
 
 def test_neither_token_nor_password_is_shown() -> None:
-    raw = skipped(entry(), "P")
+    raw = skipped(entry(), pool="P")
     shown = json.dumps(Letter("q", raw, json.loads(raw)).shown())
     assert "sesame" not in shown
     assert "u:p" not in shown
@@ -83,7 +84,7 @@ def test_a_token_in_a_malformed_body_is_not_shown_either(body: str) -> None:
     ("policy", "mode"), [("", None), ("return", "IMMEDIATE"), ("skip", "NEXT_ON_ERROR"), ("hold", "BLOCK_ON_ERROR")]
 )
 def test_a_skipped_message_becomes_what_it_was(policy: str, mode: str | None) -> None:
-    raw = skipped(entry(policy), "P")
+    raw = skipped(entry(policy), pool="P")
     message = Letter("q", raw, json.loads(raw)).message()
     assert message is not None
     assert (message.id, message.pool_code, message.auth_token, message.message_group_id, message.dispatch_mode) == (
@@ -96,7 +97,7 @@ def test_a_skipped_message_becomes_what_it_was(policy: str, mode: str | None) ->
 
 
 def test_a_message_without_a_group_has_none_again() -> None:
-    raw = skipped(entry(group=DEFAULT_GROUP, lane=DEFAULT_GROUP), "P")
+    raw = skipped(entry(group=DEFAULT_GROUP, lane=DEFAULT_GROUP), pool="P")
     message = Letter("q", raw, json.loads(raw)).message()
     assert message is not None
     assert message.message_group_id is None
