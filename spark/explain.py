@@ -22,7 +22,7 @@ def explain(engine: Engine, job_id: str, *, now_ms: int, window: int) -> str | N
     if job is None:
         return None
     verdict = verdicts(jobs, now_ms=now_ms, window=window)[job_id]
-    where = f"group {job.message_group}" if job.message_group is not None else "no group"
+    where = f"group {job.msg_group}" if job.msg_group is not None else "no group"
     told = f"; last error: {last_error}" if last_error else ""
     word = "goes with the next epoch" if verdict.goes else "does not go"
     return f"{job.id} ({job.mode}, {where}, attempt {job.attempt}) {word}: {verdict.because}{told}"

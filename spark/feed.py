@@ -20,7 +20,7 @@ from fleet.jobs.store import JobStore, open_store
 from fleet.settings import Settings
 from fleet.words import number
 from spark.cluster import end_with_spark_submit, is_local, submitted
-from spark.lead import Line
+from spark.lead import Lead
 from spark.progress import Progress, Say
 from spark.room import PoolDue
 from spark.session import Spark
@@ -106,8 +106,8 @@ class Feed:
     def begin(self) -> None:
         """The first act of a new leader: older drivers are shut out before anything is decided."""
         setup = self.setup
-        setup.ledger.begin(fence=setup.line.fence, now_ms=setup.now_ms())
-        setup.line.shut_others_out(setup.to.uri)
+        setup.ledger.begin(fence=setup.lead.fence, now_ms=setup.now_ms())
+        setup.lead.shut_others_out(setup.to.uri)
         began_s = time.monotonic()
         for done in dispatch.unfinished(setup):
             self._tell(done, began_s=began_s)
@@ -117,7 +117,7 @@ class Feed:
         while self.step():
             self._count()
         while wait_for_room and self.totals.held_back:
-            self.setup.line.rest(threading.Event(), self.setup.feed.poll_interval_s)
+            self.setup.lead.rest(threading.Event(), self.setup.feed.poll_interval_s)
             while self.step():
                 self._count()
         self._count()
@@ -128,7 +128,7 @@ class Feed:
     def step(self) -> bool:
         """Fan out one batch, dispatch one epoch. False: nothing was there to do."""
         setup = self.setup
-        setup.line.keep()
+        setup.lead.keep()
         events = jobs = 0
         if setup.attend(lambda: fan_out.waiting(setup.engine)):
             self.progress.step("making jobs of events")
@@ -198,11 +198,11 @@ class Feed:
 
     def run(self, stopping: threading.Event) -> None:
         """Until told to stop. Whoever does not lead waits; who loses the lead waits again."""
-        line, feed = self.setup.line, self.setup.feed
+        lead, feed = self.setup.lead, self.setup.feed
         standing_by = False
         while not stopping.is_set():
             try:
-                if not line.try_to_lead():
+                if not lead.try_to_lead():
                     if not standing_by:
                         self._say("another driver leads: standing by")
                     standing_by = True
@@ -239,11 +239,11 @@ class Feed:
             self._count()
             if not stepped:
                 self.progress.rest()
-                self.setup.line.rest(stopping, max(feed.poll_interval_s, min(_HELD_S, _LOOKS_APART * self._look_s)))
+                self.setup.lead.rest(stopping, max(feed.poll_interval_s, min(_HELD_S, _LOOKS_APART * self._look_s)))
 
     def _count(self) -> None:
         counted = asdict(self.totals)
-        self.setup.line.tell({name: counted[name] for name in COUNTED if counted[name]})
+        self.setup.lead.tell({name: counted[name] for name in COUNTED if counted[name]})
 
     def _tell(self, done: Done, *, began_s: float, due: int = 0, lag_ms: int = 0) -> None:
         self.totals.count(done)
@@ -265,7 +265,7 @@ def opened(
     if not feed.enabled:
         raise InvalidConfig("the feed is switched off: [feed] enabled")
     store = open_store(settings)
-    line = Line(
+    lead = Lead(
         redis_url=settings.redis.url,
         sqs_endpoint=settings.sqs.endpoint_override,
         ttl_ms=settings.lease.ttl_ms,
@@ -278,9 +278,9 @@ def opened(
             end_with_spark_submit()
             # Managers of clusters take an application without a session for one that failed.
             _ = spark.session
-        with line:
+        with lead:
             to = destination(settings, driver_pid=os.getpid())
-            yield Feed(setup=Setup(spark=spark, engine=store.engine, line=line, feed=feed, to=to), say=say, show=show)
+            yield Feed(setup=Setup(spark=spark, engine=store.engine, lead=lead, feed=feed, to=to), say=say, show=show)
     finally:
         spark.close()
         store.close()

@@ -1,4 +1,4 @@
-"""The driver's line to Redis, and its lead: an event loop on a thread of its own, which does what it is asked.
+"""The driver's lead, and its connection to Redis: an event loop on a thread of its own, which does what it is asked.
 
 The driver's own thread renews the lease, and no other: whoever hangs loses it. What blocks for minutes, Spark and long
 statements, runs on a thread beside, and is attended to from here for as long as it shows signs of getting on.
@@ -42,7 +42,7 @@ _WAITS_FOR_TTLS = 3
 """Who was killed holds the lead for one more TTL; who still has it after three is alive."""
 
 
-class Line:
+class Lead:
     def __init__(self, *, redis_url: str, sqs_endpoint: str, ttl_ms: int, patience_s: float = PATIENCE_S) -> None:
         self._redis_url = redis_url
         self._sqs_endpoint = sqs_endpoint
@@ -50,13 +50,13 @@ class Line:
         self._beat_s = ttl_ms / 10_000
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="line-to-redis", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lead", daemon=True)
         self._client: Client | None = None
         self._lease: Lease | None = None
         self._counters = Counters()
         self._tally: Tally | None = None
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> Lead:
         self._thread.start()
         try:
             self._client = self._ask(connect(self._redis_url))

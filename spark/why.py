@@ -13,7 +13,7 @@ from fleet.words import span
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     id: str
-    message_group: str | None
+    msg_group: str | None
     mode: str
     status: str
     sequence: int
@@ -44,10 +44,10 @@ def verdicts(jobs: Iterable[Job], *, now_ms: int, window: int) -> dict[str, Verd
     by_group: dict[str, list[Job]] = {}
     found: dict[str, Verdict] = {}
     for job in jobs:
-        if not job.message_group:
+        if not job.msg_group:
             found[job.id] = _by_itself(job, now_ms) or GOES
         else:
-            by_group.setdefault(job.message_group, []).append(job)
+            by_group.setdefault(job.msg_group, []).append(job)
     for group in by_group.values():
         found |= _of_group(sorted(group, key=lambda job: job.place), now_ms, window)
     return found
@@ -123,7 +123,7 @@ def plan(
     next_in: dict[int, int] = {}
     rows = []
     for job in going:
-        shard = zlib.crc32((job.message_group or job.id).encode()) % shards
+        shard = zlib.crc32((job.msg_group or job.id).encode()) % shards
         next_in[shard] = next_in.get(shard, 0) + 1
         rows.append((shard, next_in[shard], job.id, job.attempt))
     return rows
@@ -133,11 +133,11 @@ def _within(free: Sequence[Job], pools: Mapping[str, int]) -> list[Job]:
     """Of a pool so many, and of a group none behind one that its pool has no room for."""
     left, cut, going = dict(pools), set(), []
     for job in free:
-        ordered = job.mode != "IMMEDIATE" and bool(job.message_group)
+        ordered = job.mode != "IMMEDIATE" and bool(job.msg_group)
         left[job.pool] = left.get(job.pool, len(free)) - 1
         if left[job.pool] < 0:
-            cut.update([job.message_group] if ordered else [])
-        elif not (ordered and job.message_group in cut):
+            cut.update([job.msg_group] if ordered else [])
+        elif not (ordered and job.msg_group in cut):
             going.append(job)
     return going
 

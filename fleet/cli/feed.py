@@ -53,7 +53,7 @@ def once(context: click.Context, master: str | None, queue: str | None, quiet: b
     """Publish everything that is due, then end with one line of counts."""
     settings = _settings(context, master, queue)
     with _feed(settings, quiet=quiet) as (driver, screen):
-        driver.setup.line.lead(screen.say)
+        driver.setup.lead.lead(screen.say)
         driver.begin()
         _end(screen, driver.once(), as_json)
     return 0
@@ -90,7 +90,7 @@ def recover(context: click.Context, master: str | None, queue: str | None) -> in
     """
     settings = _settings(context, master, queue)
     with _feed(settings) as (driver, screen):
-        driver.setup.line.lead(screen.say)
+        driver.setup.lead.lead(screen.say)
         driver.begin()
         found = driver.recover()
         click.echo(f"{found.lost} lost, {found.reset} go again")
@@ -124,7 +124,7 @@ def backfill(
     settings = _settings(context, master, queue)
     settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
     with _feed(settings) as (driver, screen):
-        driver.setup.line.lead(screen.say)
+        driver.setup.lead.lead(screen.say)
         driver.begin()
         if subscription is not None:
             since_ms = 0 if days is None else time.time_ns() // 1_000_000 - int(days * 86_400_000)

@@ -101,7 +101,7 @@ def _order(findings: Findings) -> str:
     if findings.inverted:
         shown = findings.inversions[:_INVERSIONS]
         rows = [
-            [group_name(row["message_group"]), row["id"], row["overtaken_by"], row["witness"],
+            [group_name(row["msg_group"]), row["id"], row["overtaken_by"], row["witness"],
              words.short_moment(row["first_ms"])]
             for row in shown
         ]  # fmt: skip

@@ -14,7 +14,7 @@ def _column(
 JOBS = StructType(
     [
         _column("id", StringType()),
-        _column("message_group", StringType(), nullable=True),
+        _column("msg_group", StringType(), nullable=True),
         _column("mode", StringType()),
         _column("status", StringType()),
         _column("sequence", IntegerType()),
@@ -43,7 +43,7 @@ EVENTS = StructType(
     [
         _column("id", StringType()),
         _column("type", StringType()),
-        _column("message_group", StringType(), nullable=True),
+        _column("msg_group", StringType(), nullable=True),
         _column("payload", StringType()),
         _column("created_ms", LongType()),
     ]
@@ -65,7 +65,7 @@ CLAIMS = StructType(
         _column("seq", IntegerType()),
         _column("job_id", StringType()),
         _column("attempt", IntegerType()),
-        _column("message_group", StringType(), nullable=True),
+        _column("msg_group", StringType(), nullable=True),
     ]
 )
 """A plan: what goes, in which order within its shard."""
@@ -93,7 +93,7 @@ ATTEMPTS = StructType(
         _column("outcome", StringType()),
         _column("error", StringType(), nullable=True),
         _column("target_url", StringType()),
-        _column("message_group", StringType(), nullable=True),
+        _column("msg_group", StringType(), nullable=True),
         _column("pool", StringType()),
     ]
 )

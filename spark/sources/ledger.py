@@ -43,9 +43,7 @@ LOCKED_MS = 30_000
 """Longer than a driver that is asleep keeps what it has written, unless its machine stands still with it."""
 _MANY = 10_000
 """So many are marked by two transactions at once: one of PostgreSQL's uses one core."""
-_CLAIM_COLUMNS = {
-    "shard": "shard", "seq": "seq", "job_id": "job_id", "attempt": "attempt", "msg_group": "message_group"
-}  # fmt: skip
+_CLAIM_COLUMNS = ("shard", "seq", "job_id", "attempt", "msg_group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ class Ledger:
             # In the order in which the jobs were added, as far as shards go: the mark reads them as they lie here, and
             # finds each job beside the one before. By shard it takes a third longer.
             planned = planned.sort_by("seq")
-            columns = {name: planned.column(from_) for name, from_ in _CLAIM_COLUMNS.items()}
+            columns = {name: planned.column(name) for name in _CLAIM_COLUMNS}
             rows = pa.table({"epoch": pa.repeat(number, planned.num_rows), **columns})
             insert_rows(connection, claims, rows)
         return Epoch(number, "frozen", planned.num_rows, planned)

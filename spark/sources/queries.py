@@ -15,7 +15,7 @@ from spark.transforms.plan import IMMEDIATE
 _J = dispatch_jobs.c
 _IN_GROUP = func.nullif(_J.msg_group, "")
 """Another program may write an empty name where it means none."""
-_GROUP = _IN_GROUP.label("message_group")
+_GROUP = _IN_GROUP.label("msg_group")
 _DECIDED_BY = (
     _J.id,
     _GROUP,
@@ -85,7 +85,7 @@ def to_publish(*, epoch: int, shard: int) -> Select[Any]:
     return (
         select(
             claims.c.shard, claims.c.seq, claims.c.job_id, claims.c.attempt,
-            claims.c.msg_group.label("message_group"), _J.mode, _J.pool,
+            claims.c.msg_group, _J.mode, _J.pool,
         )
         .join(dispatch_jobs, still)
         .where(claims.c.epoch == epoch, claims.c.shard == shard)
@@ -95,14 +95,14 @@ def to_publish(*, epoch: int, shard: int) -> Select[Any]:
 
 def events_of_batch(*, batch: int) -> Select[Any]:
     e = events.c
-    return select(e.id, e.type, func.nullif(e.msg_group, "").label("message_group"), e.payload, e.created_ms).where(
+    return select(e.id, e.type, func.nullif(e.msg_group, "").label("msg_group"), e.payload, e.created_ms).where(
         TO_FAN_OUT, e.fanned_out == batch
     )
 
 
 def past_events(*, since_ms: int) -> Select[Any]:
     e = events.c
-    columns = (e.id, e.type, func.nullif(e.msg_group, "").label("message_group"), e.payload, e.created_ms)
+    columns = (e.id, e.type, func.nullif(e.msg_group, "").label("msg_group"), e.payload, e.created_ms)
     # What is still to be fanned out is seen by every subscription anyhow.
     return select(*columns).where(e.fanned_out == 1, e.created_ms >= since_ms).order_by(e.created_ms, e.id)
 
@@ -117,7 +117,7 @@ def told_attempts(*, since_ms: int) -> Select[Any]:
     a = dispatch_attempts.c
     columns = (
         a.job_id, a.attempt, a.started_ms, a.ended_ms, a.outcome, a.error, a.target_url,
-        func.nullif(a.msg_group, "").label("message_group"), a.pool,
+        func.nullif(a.msg_group, "").label("msg_group"), a.pool,
     )  # fmt: skip
     return select(*columns).where(a.job_id.in_(_delivered_since(since_ms))) if since_ms else select(*columns)
 

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     job_id: str
     attempt: int
-    message_group: str | None
+    msg_group: str | None
     mode: DispatchMode
     pool: str
 
@@ -93,9 +93,9 @@ def writer(to: Destination) -> Callable[[Row], Outgoing]:
     token_of = token_maker(to.key)
 
     def written(row: Row) -> Outgoing:
-        job_id, attempt, message_group, mode, pool = row
+        job_id, attempt, msg_group, mode, pool = row
         # Who asks for no order has none at the queue either.
-        group = None if mode == "IMMEDIATE" else message_group
+        group = None if mode == "IMMEDIATE" else msg_group
         message = Message(
             id=job_id,
             # One that names none has our default in the store.

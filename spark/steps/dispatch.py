@@ -38,9 +38,9 @@ class Done:
 
 def room(setup: Setup, found: Due) -> Room:
     """How many more the queue may hold."""
-    if is_own(setup.to.uri) and setup.line.memory_share() >= NEARLY_FULL:
+    if is_own(setup.to.uri) and setup.lead.memory_share() >= NEARLY_FULL:
         return Room(0)
-    depth, _ = setup.line.depth(setup.to.uri)
+    depth, _ = setup.lead.depth(setup.to.uri)
     return room_for(found.pools, depth=depth, max_depth=setup.feed.max_depth)
 
 
@@ -49,7 +49,7 @@ def freeze(setup: Setup, room: Room, *, due: int | None = None) -> Epoch | None:
     claims = setup.attend(lambda: _claims(setup, room, due))
     if claims.num_rows == 0:
         return None
-    fence = setup.line.fence
+    fence = setup.lead.fence
     epoch = setup.attend(lambda: setup.ledger.freeze(claims, fence=fence, now_ms=setup.now_ms()))
     failpoint.hit("feed-frozen")
     return epoch
@@ -73,7 +73,7 @@ def _planned(setup: Setup, most: int | None, room: Room) -> pa.Table:
 def finish(setup: Setup, epoch: Epoch) -> Done:
     """From wherever the last driver left it."""
     sent, seen, refused = publish(setup, epoch) if epoch.state == "frozen" else (0, 0, [])
-    fence = setup.line.fence
+    fence = setup.lead.fence
     marked = setup.attend(
         lambda: setup.ledger.mark(epoch.number, jobs=epoch.jobs, fence=fence, now_ms=setup.now_ms())
     )  # fmt: skip
@@ -84,10 +84,10 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
 
 
 def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
-    to = replace(setup.to, fence=setup.line.fence)
+    to = replace(setup.to, fence=setup.lead.fence)
     said = setup.attend(lambda: _said(setup, epoch, to))
     refused = [Refused(row.refused_job, row.refused_attempt, row.trouble) for row in said if row.refused_job]
-    fence = setup.line.fence
+    fence = setup.lead.fence
     setup.attend(lambda: setup.ledger.published(epoch.number, refused=refused, fence=fence, now_ms=setup.now_ms()))
     failpoint.hit("feed-published")
     return sum(row.sent for row in said), sum(row.seen for row in said), refused
@@ -96,7 +96,7 @@ def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
 def _said(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
     claims = _in_ledger(setup, epoch) if epoch.claims is None else epoch.claims
     with spark_errors():
-        return publish_claims(setup.spark.session, claims, to, go_on=lambda: setup.line.still_leads(to.fence))
+        return publish_claims(setup.spark.session, claims, to, go_on=lambda: setup.lead.still_leads(to.fence))
 
 
 def _in_ledger(setup: Setup, epoch: Epoch) -> pa.Table:

@@ -30,7 +30,7 @@ _NEW, _DONE = 0, 1
 
 def fan_out(setup: Setup, *, most: int = BATCH) -> tuple[int, int]:
     """One batch: (events, jobs that were new). (0, 0) when there are none."""
-    batch = _token(setup.line.fence)
+    batch = _token(setup.lead.fence)
     taken = setup.attend(lambda: take(setup.engine, batch, most))
     if not taken:
         return 0, 0
@@ -38,7 +38,7 @@ def fan_out(setup: Setup, *, most: int = BATCH) -> tuple[int, int]:
         lambda: _insert(setup, jobs_of(setup.ask("events_of_batch", batch=batch), setup.ask("subscriptions")))
     )
     # Asked again: a driver that was replaced in the meantime lets nothing go, its successor has taken it over.
-    same = _token(setup.line.fence)
+    same = _token(setup.lead.fence)
     setup.attend(lambda: release(setup.engine, same))
     return taken, made
 
@@ -111,7 +111,6 @@ def _inserter(url: str) -> Any:
 
 
 def _as_jobs(rows: pa.Table) -> pa.Table:
-    named = rows.rename_columns({"message_group": "msg_group"})
-    return named.append_column("source", pa.repeat("fan-out", len(rows))).append_column(
+    return rows.append_column("source", pa.repeat("fan-out", len(rows))).append_column(
         "kind", pa.repeat("EVENT", len(rows))
     )

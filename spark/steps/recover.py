@@ -23,7 +23,7 @@ class Recovered:
 
 
 def recover(setup: Setup) -> Recovered:
-    fence, now_ms = setup.line.fence, setup.now_ms()
+    fence, now_ms = setup.lead.fence, setup.now_ms()
     threshold_ms = setup.feed.stale_queued_threshold_minutes * 60_000
     if not setup.attend(lambda: _any_may_be_lost(setup.engine, now_ms=now_ms, threshold_ms=threshold_ms)):
         return Recovered(0, 0)
@@ -35,7 +35,7 @@ def recover(setup: Setup) -> Recovered:
     lost: list[str] = []
     for first in range(0, len(ids), MOST):
         some = ids[first : first + MOST]
-        tracked = setup.line.tracked(some)
+        tracked = setup.lead.tracked(some)
         lost += [one for one in some if one not in tracked]
         if len(lost) >= MOST:
             break
@@ -71,7 +71,7 @@ def _any_may_be_lost(engine: Engine, *, now_ms: int, threshold_ms: int) -> bool:
 
 def _oldest_waiting_ms(setup: Setup, now_ms: int) -> int | None:
     """When the oldest message that waits came in; now where none does, None where the queue does not say."""
-    if setup.line.depth(setup.to.uri)[0] == 0:
+    if setup.lead.depth(setup.to.uri)[0] == 0:
         return now_ms
-    oldest_s = setup.line.oldest_s(setup.to.uri)
+    oldest_s = setup.lead.oldest_s(setup.to.uri)
     return None if oldest_s is None else now_ms - int(oldest_s * 1000)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from fleet.errors import FleetError, SparkGone
 from fleet.settings import FeedSettings
-from spark.lead import Line
+from spark.lead import Lead
 from spark.session import Spark
 from spark.sources import store
 from spark.sources.ledger import Ledger
@@ -29,10 +29,10 @@ T = TypeVar("T")
 class Setup:
     spark: Spark
     engine: Engine
-    line: Line
+    lead: Lead
     feed: FeedSettings
     to: Destination
-    """Without the fence, which the line knows."""
+    """Without the fence, which the lead knows."""
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
 
     @property
@@ -42,7 +42,7 @@ class Setup:
     def attend(self, work: Callable[[], T]) -> T:
         """Do what may take long, and keep the lead over it."""
         try:
-            return self.line.attend(work, progress=self._progress)
+            return self.lead.attend(work, progress=self._progress)
         except SparkGone:
             raise
         except FleetError:

@@ -28,8 +28,8 @@ def jobs_of(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
             "payload",
             "mode",
             "pool",
-            F.concat_ws(SEPARATOR, "name", "message_group").alias("joined_group"),
-            "message_group",
+            F.concat_ws(SEPARATOR, "name", "msg_group").alias("joined_group"),
+            "msg_group",
             "created_ms",
         )
         .transform(_with_group)
@@ -37,8 +37,8 @@ def jobs_of(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
 
 
 def _with_group(jobs: DataFrame) -> DataFrame:
-    group = F.when(F.col("message_group").isNotNull(), F.col("joined_group"))
-    return jobs.withColumn("message_group", group).drop("joined_group")
+    group = F.when(F.col("msg_group").isNotNull(), F.col("joined_group"))
+    return jobs.withColumn("msg_group", group).drop("joined_group")
 
 
 def _each_segment_fits() -> Column:

@@ -20,7 +20,7 @@ ATTEMPTS = "the server's attempts"
 ENDPOINTS = "the endpoints' journals"
 PRODUCERS = "journals of senders and endpoints"
 _COLUMNS = (
-    "witness", "lane", "message_group", "id", "mode", "cast(sequence as long)", "created_ms",
+    "witness", "lane", "msg_group", "id", "mode", "cast(sequence as long)", "created_ms",
     "cast(first_ms as double)", "cast(last_ms as double)",
 )  # fmt: skip
 
@@ -41,9 +41,9 @@ def seen_by_endpoints(journal: DataFrame, jobs: DataFrame) -> DataFrame:
 
 def _of_jobs(times: DataFrame, jobs: DataFrame, witness: str) -> DataFrame:
     return (
-        jobs.filter(F.col("message_group").isNotNull() & (F.col("mode") != IMMEDIATE))
+        jobs.filter(F.col("msg_group").isNotNull() & (F.col("mode") != IMMEDIATE))
         .join(times, "id")
-        .withColumns({"witness": F.lit(witness), "lane": F.col("message_group")})
+        .withColumns({"witness": F.lit(witness), "lane": F.col("msg_group")})
         .selectExpr(*_COLUMNS)
     )
 
@@ -69,7 +69,7 @@ def seen_by_producers(journal: DataFrame) -> DataFrame:
             {
                 "witness": F.lit(PRODUCERS),
                 "lane": F.concat_ws("\0", "journal", "group"),
-                "message_group": F.col("group"),
+                "msg_group": F.col("group"),
                 "mode": F.lit(NEXT),
                 "sequence": F.col("seq"),
                 "created_ms": F.lit(0).cast("long"),
@@ -106,7 +106,7 @@ def out_of_order(seen: DataFrame) -> DataFrame:
     return (
         marked.withColumn("overtaken_by", overtaken_by)
         .filter(F.col("overtaken_by").isNotNull())
-        .select("witness", "message_group", "id", "mode", "overtaken_by", "first_ms")
+        .select("witness", "msg_group", "id", "mode", "overtaken_by", "first_ms")
     )
 
 

@@ -81,9 +81,9 @@ def with_state(jobs: DataFrame) -> DataFrame:
 
 def by_shard(jobs: DataFrame, shards: int) -> DataFrame:
     """A group's jobs are in one shard, so that one task publishes them, one after the other."""
-    lane = F.crc32(F.coalesce("message_group", "id").cast("binary"))
+    lane = F.crc32(F.coalesce("msg_group", "id").cast("binary"))
     return (
-        jobs.withColumns({"lane": lane, "alone": F.when(F.col("message_group").isNull(), F.col("id"))})
+        jobs.withColumns({"lane": lane, "alone": F.when(F.col("msg_group").isNull(), F.col("id"))})
         .withColumns({"shard": F.pmod("lane", F.lit(shards)).cast("int"), "rank": _rank()})
         .repartitionById(shards, "shard")
     )
@@ -142,7 +142,7 @@ def as_claims(jobs: DataFrame) -> DataFrame:
     return (
         jobs.sortWithinPartitions("rank", *ORDER)
         .withColumn("seq", place.cast("int"))
-        .select("shard", "seq", F.col("id").alias("job_id"), "attempt", "message_group", "mode", "pool")
+        .select("shard", "seq", F.col("id").alias("job_id"), "attempt", "msg_group", "mode", "pool")
     )
 
 
@@ -162,4 +162,4 @@ def _or_not(fact: Column) -> Column:
 
 def _group() -> WindowSpec:
     # By a number first, which Spark compares in place. The shard is said for the exchange: it knows these jobs by it.
-    return Window.partitionBy("lane", "message_group", "alone", "shard").orderBy(*ORDER)
+    return Window.partitionBy("lane", "msg_group", "alone", "shard").orderBy(*ORDER)

@@ -26,9 +26,9 @@ def to_reset(jobs: DataFrame, lost: DataFrame) -> DataFrame:
     marked = jobs.join(F.broadcast(lost.select("id").withColumn("lost", F.lit(True))), "id", "left").withColumn(
         "lost", F.coalesce("lost", F.lit(False))
     )
-    ordered = (F.col("mode") != IMMEDIATE) & F.col("message_group").isNotNull()
+    ordered = (F.col("mode") != IMMEDIATE) & F.col("msg_group").isNotNull()
     firsts = (
-        marked.filter(F.col("lost") & ordered).groupBy("message_group").agg(F.min(F.struct(*ORDER)).alias("first_lost"))
+        marked.filter(F.col("lost") & ordered).groupBy("msg_group").agg(F.min(F.struct(*ORDER)).alias("first_lost"))
     )
     behind = (
         F.col("first_lost").isNotNull()
@@ -37,7 +37,7 @@ def to_reset(jobs: DataFrame, lost: DataFrame) -> DataFrame:
         & (F.struct(*ORDER) > F.col("first_lost"))
     )
     return (
-        marked.join(F.broadcast(firsts), "message_group", "left")
+        marked.join(F.broadcast(firsts), "msg_group", "left")
         .filter(F.col("lost") | F.coalesce(behind, F.lit(False)))
         .select("id", "attempt", "status")
     )

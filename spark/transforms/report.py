@@ -18,7 +18,7 @@ SHARES = (0.5, 0.95, 0.99)
 _EXACT_BELOW = 10_000
 """Of so many values a percentile is exact; of more it may be off by one ten-thousandth of them."""
 _COLUMNS = (
-    "id", "message_group", "pool", "endpoint", "outcome", "error", "started_ms", "latency_ms", "first", "again",
+    "id", "msg_group", "pool", "endpoint", "outcome", "error", "started_ms", "latency_ms", "first", "again",
     "wait_ms",
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def requests_of(journal: DataFrame) -> DataFrame:
         .select(
             "journal",
             "id",
-            F.col("group").alias("message_group"),
+            F.col("group").alias("msg_group"),
             "status",
             outcome_of_status("status").alias("outcome"),
             F.coalesce("begun", "t").alias("t"),
@@ -160,7 +160,7 @@ def _spread(column: str, name: str) -> list[Column]:
 def by_hour(deliveries: DataFrame) -> DataFrame:
     """The finest table: endpoint, pool, group and hour."""
     hour = F.timestamp_millis(F.col("started_ms") - F.pmod("started_ms", F.lit(HOUR_MS)))
-    return measured(deliveries.withColumn("hour", hour), "hour", "endpoint", "pool", "message_group")
+    return measured(deliveries.withColumn("hour", hour), "hour", "endpoint", "pool", "msg_group")
 
 
 def over_time(deliveries: DataFrame, step_ms: int) -> DataFrame:

@@ -32,7 +32,7 @@ times = st.one_of(st.none(), st.sampled_from([0, NOW_MS - 1, NOW_MS, NOW_MS + 1,
 def one_job(draw: st.DrawFn, number: int) -> Job:
     return Job(
         id=f"{draw(st.sampled_from('azAZ_é'))}{number}",
-        message_group=draw(st.sampled_from(GROUPS)),
+        msg_group=draw(st.sampled_from(GROUPS)),
         mode=draw(st.sampled_from(MODES)),
         status=draw(st.sampled_from(STATUSES)),
         sequence=draw(st.sampled_from([1, 99, 99, 99, 100])),
@@ -66,7 +66,7 @@ def crowds(draw: st.DrawFn) -> list[Job]:
     return [
         Job(
             id=f"{chance.choice('azAZ_é')}{number}",
-            message_group=chance.choice(groups),
+            msg_group=chance.choice(groups),
             mode=chance.choice(modes),
             status=chance.choice(STATUSES[3:]) if chance.random() < out else "PENDING",
             sequence=chance.choice([-1, 1, 99, 99, 100]),
@@ -94,4 +94,4 @@ def put(engine: Engine, jobs: Sequence[Job]) -> None:
     with writing(engine) as connection:
         connection.execute(delete(dispatch_jobs))
         if rows:
-            connection.execute(insert(dispatch_jobs), [row | {"msg_group": row.pop("message_group")} for row in rows])
+            connection.execute(insert(dispatch_jobs), rows)

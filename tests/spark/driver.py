@@ -28,7 +28,7 @@ from fleet.settings import DatabaseSettings, FeedSettings, LeaseSettings, RedisS
 from fleet.state.connect import connected
 from fleet.state.own_queue import Conclusion, OwnQueue, Shown
 from spark.feed import Feed, destination
-from spark.lead import Line
+from spark.lead import Lead
 from spark.session import Spark
 from spark.steps.setup import Setup
 from tests.servers.local import RedisServer
@@ -141,17 +141,17 @@ class Ground:
     def driver(self, *, ttl_ms: int = _STAYS_MS, **feed: Any) -> Iterator[Feed]:
         """One in this process, with the session that all tests share. It does not lead yet."""
         settings = dataclasses.replace(self.settings, feed=dataclasses.replace(self.feed, **feed))
-        line = Line(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=ttl_ms)
-        with line:
+        lead = Lead(redis_url=self.redis.url, sqs_endpoint="", ttl_ms=ttl_ms)
+        with lead:
             setup = Setup(
-                spark=self.spark, engine=self.store.engine, line=line, feed=settings.feed, to=destination(settings)
+                spark=self.spark, engine=self.store.engine, lead=lead, feed=settings.feed, to=destination(settings)
             )
             yield Feed(setup=setup, say=self.said.append)
 
     @contextmanager
     def leading(self, **feed: Any) -> Iterator[Feed]:
         with self.driver(**feed) as driver:
-            driver.setup.line.lead()
+            driver.setup.lead.lead()
             driver.begin()
             yield driver
 

@@ -121,9 +121,9 @@ def test_of_a_group_in_two_pools_none_goes_before_one_that_its_pool_has_no_room_
 def test_a_second_driver_publishes_nothing(ground: Ground) -> None:
     ground.add(10, groups=10)
     with ground.leading() as first, ground.driver(ttl_ms=200) as second:
-        assert not second.setup.line.try_to_lead()
+        assert not second.setup.lead.try_to_lead()
         with pytest.raises(FleetError, match="feeds the queue"):
-            second.setup.line.lead()
+            second.setup.lead.lead()
         with pytest.raises(Fenced):
             second.step()
         assert first.once().sent == 10
@@ -139,9 +139,9 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
         with ground.leading() as new:
             assert new.totals.sent == 10
         with pytest.raises(Fenced):
-            dispatch.publish(dataclasses.replace(old.setup, line=_Sleepwalker(old.setup.line.fence)), epoch)  # type: ignore[arg-type]
+            dispatch.publish(dataclasses.replace(old.setup, lead=_Sleepwalker(old.setup.lead.fence)), epoch)  # type: ignore[arg-type]
         with pytest.raises(Fenced):
-            old.setup.ledger.mark(epoch.number, jobs=epoch.jobs, fence=old.setup.line.fence, now_ms=0)
+            old.setup.ledger.mark(epoch.number, jobs=epoch.jobs, fence=old.setup.lead.fence, now_ms=0)
     assert len(ground.drain()) == 10
 
 
@@ -215,7 +215,7 @@ def test_claims_that_somebody_has_deleted_keep_no_driver_from_going_on(ground: G
 
 
 class _Sleepwalker:
-    """A line that still believes in its lead."""
+    """Still believes that it leads."""
 
     def __init__(self, fence: int) -> None:
         self.fence = fence

@@ -45,10 +45,8 @@ def test_patterns_match_in_spark_as_in_plain_python(
         if matches(subscription[1], event[1])
     ]
     assertDataFrameEqual(
-        made.select("event_id", "subscription", "message_group", "created_ms"),
-        session.createDataFrame(
-            expected, "event_id string, subscription string, message_group string, created_ms long"
-        ),
+        made.select("event_id", "subscription", "msg_group", "created_ms"),
+        session.createDataFrame(expected, "event_id string, subscription string, msg_group string, created_ms long"),
         ignoreNullable=True,
     )
 

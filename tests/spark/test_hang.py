@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table
 
 from fleet.errors import Fenced, JobStoreError
 from fleet.jobs import database
-from spark.lead import Line
+from spark.lead import Lead
 from spark.sources import ledger
 from spark.sources.copy import insert_rows
 from spark.sources.ledger import Ledger
@@ -87,7 +87,7 @@ def _is_stopped(driver: Process) -> bool:
 
 
 def test_the_lead_outlasts_its_time_while_work_gets_on_and_ends_when_it_does_not(redis_server: RedisServer) -> None:
-    with _a_line(redis_server, patience_s=0.5) as first, _a_line(redis_server) as second:
+    with _a_lead(redis_server, patience_s=0.5) as first, _a_lead(redis_server) as second:
         first.lead()
         steps, done = Counter[str](), threading.Event()
 
@@ -109,7 +109,7 @@ def test_the_lead_outlasts_its_time_while_work_gets_on_and_ends_when_it_does_not
 
 
 def test_nobody_keeps_the_lead_of_a_driver_whose_own_thread_hangs(redis_server: RedisServer) -> None:
-    with _a_line(redis_server) as first, _a_line(redis_server) as second:
+    with _a_lead(redis_server) as first, _a_lead(redis_server) as second:
         first.lead()
         began = time.monotonic()
         second.lead()
@@ -125,7 +125,7 @@ def test_a_driver_that_is_stopped_in_a_transaction_holds_nobody_up(
     begun, wakes, drivers = threading.Event(), threading.Event(), Ledger(ground.store.engine)
     monkeypatch.setattr(database, "ASLEEP_MS", 300)
     sleeper = Ledger(database.open_engine(database.parse_url(ground.database)))
-    claims = pa.table({"shard": [0], "seq": [1], "job_id": ["a"], "attempt": [1], "message_group": ["g"]})
+    claims = pa.table({"shard": [0], "seq": [1], "job_id": ["a"], "attempt": [1], "msg_group": ["g"]})
 
     def falls_asleep(connection: Connection, table: Table, rows: pa.Table) -> None:
         begun.set()
@@ -145,5 +145,5 @@ def test_a_driver_that_is_stopped_in_a_transaction_holds_nobody_up(
     assert drivers.unfinished() is None
 
 
-def _a_line(redis: RedisServer, *, patience_s: float = 60) -> Line:
-    return Line(redis_url=redis.url, sqs_endpoint="", ttl_ms=600, patience_s=patience_s)
+def _a_lead(redis: RedisServer, *, patience_s: float = 60) -> Lead:
+    return Lead(redis_url=redis.url, sqs_endpoint="", ttl_ms=600, patience_s=patience_s)

@@ -28,7 +28,7 @@ QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     names = schemas.JOBS.names
     # As a store gives them: an empty group is none.
-    read = [dataclasses.replace(job, message_group=job.message_group or None) for job in jobs]
+    read = [dataclasses.replace(job, msg_group=job.msg_group or None) for job in jobs]
     rows = [(*(getattr(job, name) for name in names), job.pool, NOW_MS) for job in read]
     return session.createDataFrame(rows, schemas.TO_PLAN)
 
@@ -100,7 +100,7 @@ def claims_of_the_oracle(
 ) -> list[tuple[object, ...]]:
     by_id = {job.id: job for job in jobs}
     planned = why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards, pools=pools)
-    claims = [(shard, seq, job, attempt, by_id[job].message_group or None) for shard, seq, job, attempt in planned]
+    claims = [(shard, seq, job, attempt, by_id[job].msg_group or None) for shard, seq, job, attempt in planned]
     return sorted(claims, key=lambda claim: claim[:2])
 
 
@@ -120,9 +120,9 @@ def test_what_goes_is_what_the_modes_promise(jobs: list[Job], window: int) -> No
             continue
         assert job.status == PENDING
         assert (job.scheduled_ms or 0) <= NOW_MS
-        if not job.message_group or job.mode == "IMMEDIATE":
+        if not job.msg_group or job.mode == "IMMEDIATE":
             continue
-        siblings = [one for one in jobs if one.message_group == job.message_group and not expired(one)]
+        siblings = [one for one in jobs if one.msg_group == job.msg_group and not expired(one)]
         before = [one for one in siblings if one.place < job.place]
         going = [one for one in siblings if found[one.id].goes]
         if job.mode == "BLOCK_ON_ERROR":
@@ -156,7 +156,7 @@ def group(*given: str) -> list[Job]:
               "b": (PENDING, 2, NOW_MS + 1, 0)}  # fmt: skip
     return [
         Job(
-            id=f"{place}{code}", message_group="g", mode=modes[code[0]], sequence=99, created_ms=place,
+            id=f"{place}{code}", msg_group="g", mode=modes[code[0]], sequence=99, created_ms=place,
             status=states[code[1]][0], attempt=states[code[1]][1], scheduled_ms=states[code[1]][2],
             tried=states[code[1]][3],
         )
@@ -200,7 +200,7 @@ def test_a_mode_goes_as_it_promises(promise: str) -> None:
 
 def test_spark_keeps_the_promises_of_all_modes(session: SparkSession) -> None:
     jobs = [
-        dataclasses.replace(job, id=f"{promise} {job.id}", message_group=promise)
+        dataclasses.replace(job, id=f"{promise} {job.id}", msg_group=promise)
         for promise, (codes, _) in PROMISES.items()
         for job in group(*codes)
     ]
@@ -212,7 +212,7 @@ def test_spark_keeps_the_promises_of_all_modes(session: SparkSession) -> None:
 def test_spark_leaves_no_gap_in_a_group_of_two_pools(session: SparkSession) -> None:
     codes = "PQPQ"
     jobs = [
-        dataclasses.replace(job, id=f"{mode}{place}", message_group=mode, pool=codes[place])
+        dataclasses.replace(job, id=f"{mode}{place}", msg_group=mode, pool=codes[place])
         for mode in ("Np", "Ip")
         for place, job in enumerate(group(*[mode] * len(codes)))
     ]
@@ -232,10 +232,8 @@ def test_spark_leaves_no_gap_in_a_group_of_two_pools(session: SparkSession) -> N
 def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int) -> None:
     """Nothing is out, failed, early or to be tried again: then its first job goes, and each IMMEDIATE one."""
     found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
-    for name in {job.message_group for job in jobs} - {None, ""}:
-        group = sorted(
-            (job for job in jobs if job.message_group == name and not expired(job)), key=lambda job: job.place
-        )
+    for name in {job.msg_group for job in jobs} - {None, ""}:
+        group = sorted((job for job in jobs if job.msg_group == name and not expired(job)), key=lambda job: job.place)
         due = [job for job in group if job.status == PENDING and (job.scheduled_ms or 0) <= NOW_MS]
         assert all(found[job.id].goes for job in due if job.mode == "IMMEDIATE")
         if group and due == group:
@@ -262,12 +260,12 @@ def test_a_pool_without_room_holds_no_other_up_and_leaves_no_gap_in_a_group(
     for code, most in pools.items():
         assert sum(by_id[id_].pool == code for id_ in some) <= most
     left_out = [by_id[row[2]] for row in whole if row[2] not in some]
-    gone = [by_id[id_] for id_ in some if by_id[id_].mode != "IMMEDIATE" and by_id[id_].message_group]
+    gone = [by_id[id_] for id_ in some if by_id[id_].mode != "IMMEDIATE" and by_id[id_].msg_group]
     for job in left_out:
-        if job.mode != "IMMEDIATE" and job.message_group:
-            assert [one for one in gone if one.message_group == job.message_group and one.place > job.place] == []
-    mixed = {job.message_group for job in jobs if job.pool in pools and job.message_group}
-    assert [job for job in left_out if job.pool not in pools and job.message_group not in mixed] == []
+        if job.mode != "IMMEDIATE" and job.msg_group:
+            assert [one for one in gone if one.msg_group == job.msg_group and one.place > job.place] == []
+    mixed = {job.msg_group for job in jobs if job.pool in pools and job.msg_group}
+    assert [job for job in left_out if job.pool not in pools and job.msg_group not in mixed] == []
 
 
 def test_a_plan_in_plain_python_and_in_spark_take_the_same_fields() -> None:

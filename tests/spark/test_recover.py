@@ -59,7 +59,7 @@ def test_a_backlog_is_not_a_loss_and_a_lost_message_is(ground: Ground) -> None:
         feed.once()
         assert feed.recover() == Recovered(0, 0)
         ground.redis.client().flushall()
-        feed.setup.line.lead()
+        feed.setup.lead.lead()
         assert feed.recover() == Recovered(40, 40)
         assert ground.states() == {("PENDING", 2): 40}
         assert feed.once().sent == 80

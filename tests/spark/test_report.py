@@ -126,7 +126,7 @@ def test_each_hour_counts_in_spark_what_it_counts_in_plain_python(
     inversions = order.out_of_order(order.judged(order.seen_by_server(attempts, jobs), since_ms))
     deliveries = report.since(report.deliveries_of(attempts, jobs), since_ms)
     found = report.by_hour(report.with_order(deliveries, inversions)).select(
-        "hour", "endpoint", "pool", "message_group", "attempts", "delivered", "failed", "retried", "duplicates",
+        "hour", "endpoint", "pool", "msg_group", "attempts", "delivered", "failed", "retried", "duplicates",
         "out_of_order", "p50_ms", "p95_ms", "p99_ms", "wait_p50_ms",
     ).withColumn("hour", F.unix_millis("hour"))  # fmt: skip
     assertDataFrameEqual(found, session.createDataFrame(hours(*made, since_ms), found.schema), ignoreNullable=True)

@@ -46,7 +46,7 @@ def test_attempts_of_the_store_become_tables_and_counts(ground: Ground, tmp_path
     assert third not in {row["id"] for row in found.inversions}
     rows = pq.read_table(tmp_path / "out" / "tables" / "hours.parquet").to_pylist()
     assert sum(row["attempts"] for row in rows) == 3
-    assert {(row["endpoint"], row["pool"], row["message_group"]) for row in rows} == {
+    assert {(row["endpoint"], row["pool"], row["msg_group"]) for row in rows} == {
         ("http://127.0.0.1/", "DEFAULT-POOL", "g0")
     }
     assert (tmp_path / "out" / "plots" / "outcomes.png").read_bytes().startswith(PNG)

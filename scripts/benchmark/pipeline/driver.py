@@ -112,7 +112,7 @@ def _fan_out(feed: Feed) -> int:
 @contextmanager
 def _feed(spec: Spec) -> Iterator[Feed]:
     with opened(_settings(spec), master=_LOCAL, say=_say) as feed:
-        feed.setup.line.lead()
+        feed.setup.lead.lead()
         feed.begin()
         yield feed
 

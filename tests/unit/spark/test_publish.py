@@ -39,7 +39,7 @@ CLAIMS = pa.table(
         "seq": [5, 1, 2, 1, 4, 3],
         "job_id": ["e", "a", "b", "x", "d", "c"],
         "attempt": [1] * 6,
-        "message_group": ["g"] * 6,
+        "msg_group": ["g"] * 6,
         "mode": ["NEXT_ON_ERROR"] * 6,
         "pool": ["P"] * 6,
     }

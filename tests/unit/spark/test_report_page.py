@@ -120,7 +120,7 @@ def nothing() -> Findings:
 
 def test_what_came_out_of_order_is_in_the_headline_and_in_a_list() -> None:
     row = {
-        "witness": "the server's attempts", "message_group": "order-<1>", "id": "late", "mode": "NEXT_ON_ERROR",
+        "witness": "the server's attempts", "msg_group": "order-<1>", "id": "late", "mode": "NEXT_ON_ERROR",
         "overtaken_by": "early", "first_ms": 2.0 * HOUR,
     }  # fmt: skip
     page = words_of(found(inversions=[row], inverted=3))

@@ -33,10 +33,10 @@ WITH judged AS (
     bool_or(is_out AND mode = 'BLOCK_ON_ERROR') OVER whole AS block_out,
     count(*) FILTER (is_out AND mode = 'NEXT_ON_ERROR') OVER whole AS next_out,
     count(*) FILTER (due AND mode = 'NEXT_ON_ERROR') OVER so_far AS place
-  FROM judged WHERE message_group IS NOT NULL
-  WINDOW whole AS (PARTITION BY message_group),
-    so_far AS (PARTITION BY message_group ORDER BY sequence, created_ms, id ROWS UNBOUNDED PRECEDING),
-    earlier AS (PARTITION BY message_group ORDER BY sequence, created_ms, id
+  FROM judged WHERE msg_group IS NOT NULL
+  WINDOW whole AS (PARTITION BY msg_group),
+    so_far AS (PARTITION BY msg_group ORDER BY sequence, created_ms, id ROWS UNBOUNDED PRECEDING),
+    earlier AS (PARTITION BY msg_group ORDER BY sequence, created_ms, id
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), going AS (
   SELECT * EXCLUDE (wall_before, any_before, block_out, next_out, place)
@@ -44,8 +44,8 @@ WITH judged AS (
     WHEN 'NEXT_ON_ERROR' THEN NOT wall_before AND place <= $window_size - next_out
     ELSE NOT any_before AND NOT block_out END
 )
-SELECT id, attempt, message_group, mode, pool FROM (
-  SELECT * FROM going UNION ALL SELECT * FROM judged WHERE message_group IS NULL AND due
+SELECT id, attempt, msg_group, mode, pool FROM (
+  SELECT * FROM going UNION ALL SELECT * FROM judged WHERE msg_group IS NULL AND due
 ) ORDER BY sequence, created_ms, id
 """
 _AT_ONCE = 10_000
