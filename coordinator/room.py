@@ -174,7 +174,7 @@ class Rooms:
                 seen[code] = replace(rooms[code], free=free)
             if by_groups:
                 # A wait may be as long as what is there of a group: others have to stand behind those at work.
-                to_do = await self._to_do.to({code: pools[code].groups_to_do for code in answered})
+                to_do = await self._to_do.to({code: pools[code].lanes_to_do for code in answered})
                 least = {code: 2 * rooms[code].limits.concurrency for code in to_do}
             else:
                 to_do = {code: rooms[code].limits.capacity - free for code, free in answered.items()}

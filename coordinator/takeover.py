@@ -122,7 +122,7 @@ async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Trac
     for t in lost:
         if t.order:
             key = f"{queue.name}{SEP}{t.broker_id}"
-            by_pool.setdefault(t.pool, []).append((t.order[0], t.group, key, t.order[1:]))
+            by_pool.setdefault(t.pool, []).append((t.order[0], t.lane, key, t.order[1:]))
     for code, messages in by_pool.items():
         for first in range(0, len(messages), _EXPECTED_AT_ONCE):
             part = messages[first : first + _EXPECTED_AT_ONCE]

@@ -246,7 +246,7 @@ class Stage:
             for group, holder in client.hgetall(keys.owners).items():
                 epoch, _tier, name = holder.split("\x1f")
                 if f"-{worker.process.pid}-" in name:
-                    waiting = client.lrange(keys.regular_group + group, 0, -1)
+                    waiting = client.lrange(keys.regular_lane + group, 0, -1)
                     values = client.hmget(keys.entries, waiting) if waiting else []
                     leases[group, epoch] = {value.split("\x1f")[4] for value in values if value}
         return leases

@@ -92,7 +92,7 @@ class Explainer:
         if message.state != "t":
             return await self._settled(subject, queue, message, taken)
         key = f"{queue}{SEP}{message.broker_id}"
-        order = await groups.lined_up(self.client, message.pool, message.group)
+        order = await groups.lined_up(self.client, message.pool, message.lane)
         if key in order:
             return await self._queued(subject, message, order.index(key), taken)
         _, outboxed = await Pool(self.client, message.pool).held([key])
@@ -120,7 +120,7 @@ class Explainer:
         )
 
     async def _queued(self, subject: str, message: Tracked, place: int, taken: str) -> Explanation:
-        view = await groups.group(self.client, message.pool, message.group, now_ms=self.now_ms)
+        view = await groups.group(self.client, message.pool, message.lane, now_ms=self.now_ms)
         if view is None:  # all of it was settled between two looks
             return await self.explain(subject)
         its_group = await self._group_in(subject, view, message.pool)

@@ -24,7 +24,7 @@ async def given_back(
                     continue
                 if subject in (one.message_id, one.broker_id):
                     return _delayed(subject, queue, [one], "It")
-                if subject == one.group:
+                if subject == one.lane:
                     of_group.append(one)
         if of_group:
             return _delayed(subject, queue, of_group, number(len(of_group), "message of it", "messages of it"))

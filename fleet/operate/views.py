@@ -253,7 +253,7 @@ def _in_flight(item: InFlight, now_ms: float) -> dict[str, Any]:
         "queueId": item.queue,
         "poolCode": message.pool,
         # A message that asks for no order has a lane of its own, which is nobody's group.
-        "messageGroupId": message.group if message.group.isprintable() else None,
+        "messageGroupId": message.lane if message.lane.isprintable() else None,
         "addedToInPipelineAt": utc(message.tracked_ms),
         "elapsedTimeMs": max(0, round(now_ms - message.tracked_ms)),
         "state": item.state,

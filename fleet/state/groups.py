@@ -116,8 +116,8 @@ async def holders(client: Client, codes: Sequence[str], lane: str) -> list[str]:
         part = codes[first : first + _AT_ONCE]
         pipeline = client.pipeline(transaction=False)
         for keys in map(PoolKeys, part):
-            pipeline.llen(keys.regular_group + lane)
-            pipeline.llen(keys.high_group + lane)
+            pipeline.llen(keys.regular_lane + lane)
+            pipeline.llen(keys.high_lane + lane)
         with translated():
             answers = await pipeline.execute()
         found += [code for i, code in enumerate(part) if answers[2 * i] or answers[2 * i + 1]]
@@ -128,8 +128,8 @@ async def lined_up(client: Client, code: str, lane: str) -> list[str]:
     """The keys of a group's entries, in the order of their delivery."""
     keys = PoolKeys(code)
     with translated():
-        high = await client.lrange(keys.high_group + lane, 0, -1)
-        return [*high, *await client.lrange(keys.regular_group + lane, 0, -1)]
+        high = await client.lrange(keys.high_lane + lane, 0, -1)
+        return [*high, *await client.lrange(keys.regular_lane + lane, 0, -1)]
 
 
 async def entry(client: Client, code: str, lane: str, key: str) -> Entry | None:
@@ -148,7 +148,7 @@ async def _views(client: Client, code: str, lanes: list[str], now_ms: str) -> li
 async def _page(client: Client, keys: PoolKeys, lanes: list[str], now_ms: int) -> list[GroupView]:
     pipeline = client.pipeline(transaction=False)
     for lane in lanes:
-        for prefix in (keys.high_group, keys.regular_group):
+        for prefix in (keys.high_lane, keys.regular_lane):
             pipeline.llen(prefix + lane)
             pipeline.lindex(prefix + lane, 0)
         pipeline.zscore(keys.leases, lane)

@@ -28,7 +28,7 @@ BREAKER_CHANNEL = "fleet:breaker"
 
 @dataclass(frozen=True, slots=True)
 class PoolKeys:
-    """One pool: its groups' queues, who leases them, and what its workers have settled."""
+    """One pool: its lanes, who leases them, and what its workers have settled."""
 
     code: str
 
@@ -100,13 +100,13 @@ class PoolKeys:
         return self._key(f"o:{worker}")
 
     @property
-    def regular_group(self) -> str:
-        """Prefix of the list of a group's regular messages."""
+    def regular_lane(self) -> str:
+        """Prefix of the list of a lane's regular messages."""
         return self._key("g:")
 
     @property
-    def high_group(self) -> str:
-        """Prefix of the list of a group's high-priority messages."""
+    def high_lane(self) -> str:
+        """Prefix of the list of a lane's high-priority messages."""
         return self._key("h:")
 
 

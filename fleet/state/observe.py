@@ -220,7 +220,7 @@ async def _with_states(client: Client, queue: str, page: list[Tracked]) -> list[
     pipeline = client.pipeline(transaction=False)
     for message in page:
         keys = PoolKeys(message.pool)
-        pipeline.zscore(keys.leases, message.group)
+        pipeline.zscore(keys.leases, message.lane)
         pipeline.hexists(keys.entries, _entry_key(queue, message.broker_id))
     with translated():
         answers = await pipeline.execute()

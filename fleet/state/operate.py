@@ -1,4 +1,4 @@
-"""What an operator does to a pool and its groups by hand. One typed wrapper per script."""
+"""What an operator does to a pool and its lanes by hand. One typed wrapper per script."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class PoolByHand:
             tag, int(now or 0), int(capacity or 0), int(per_minute) if per_minute else None, bool(int(changed))
         )
 
-    async def release(self, group: str) -> Literal["released", "leased", "ready", "none"]:
+    async def release(self, lane: str) -> Literal["released", "leased", "ready", "none"]:
         s = script("release")
-        return await s(self.client, s.keys_of(self.keys), [group])  # type: ignore[no-any-return]
+        return await s(self.client, s.keys_of(self.keys), [lane])  # type: ignore[no-any-return]
 
     async def skip(self, head: Entry, letter: str) -> Skipped:
-        """Settle the head of a group as put aside, exactly as a worker would: it stands in an outbox from now on.
+        """Settle the head of a lane as put aside, exactly as a worker would: it stands in an outbox from now on.
 
         `deliver` brings it to its queue. Should we die before, the leader does, as for any worker that is not alive.
         """

@@ -1,4 +1,4 @@
-"""A pool in Redis: groups' queues, leases on groups, outboxes. One typed wrapper per script."""
+"""A pool in Redis: its lanes, leases on them, outboxes. One typed wrapper per script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Settlement:
     epoch: str
     items: list[str] = field(default_factory=list)
     release: str = "keep"
-    """`keep`, `ready`, the ms after which the group may be leased again, or what `failed` or `held` makes."""
+    """`keep`, `ready`, the ms after which the lane may be leased again, or what `failed` or `held` makes."""
 
 
 def held(delay_ms: int) -> str:
@@ -52,7 +52,7 @@ def fenced(delay_ms: int) -> str:
 
 
 def failed(cascade_ms: int, batch: str, queue: str = "") -> str:
-    """Release the lease after a nack, and nack what its group still holds of the same batch.
+    """Release the lease after a nack, and nack what its lane still holds of the same batch.
 
     With `queue`, all that it holds of that queue: a source that holds the group shows none of it before the head.
     """
@@ -89,7 +89,7 @@ class Exchanged:
     claims: list[Claim]
     policy: Policy
     rate_waits: int = 0
-    """Groups that wait for a permit of the rate, and did not before this call."""
+    """Lanes that wait for a permit of the rate, and did not before this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Submitted:
     room: int
     cascaded: frozenset[int]
     behind: dict[int, int]
-    """Which may not go before older messages of their group that are not here, or wait: after how many ms they may
+    """Which may not go before older messages of their lane that are not here, or wait: after how many ms they may
     come again."""
 
 
@@ -173,7 +173,7 @@ class Pool:
     ) -> Submitted:
         """`attempt`: of this owner, see `fence`. `full_s`: after which what does not fit comes again.
 
-        `grace_ms`: of what went back, how long after its delay newer messages of its group wait for it.
+        `grace_ms`: of what went back, how long after its delay newer messages of its lane wait for it.
         """
         arguments: list[str | int] = [self.now_ms, queue, owner_epoch, attempt, SHARE, full_s * 1000, grace_ms]
         for entry in entries:
@@ -184,10 +184,10 @@ class Pool:
         return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded), waits)
 
     async def renew(self, worker: str, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
-        """Keep (group, epoch) leases; returns the groups that are lost."""
+        """Keep (lane, epoch) leases; returns the lanes that are lost."""
         arguments: list[str | int] = [self.now_ms, worker, ttl_ms]
-        for group, epoch in held:
-            arguments += (group, epoch)
+        for lane, epoch in held:
+            arguments += (lane, epoch)
         s = script("renew")
         lost: list[str] = await s(self.client, s.keys_of(self.keys), arguments)
         return lost
@@ -251,9 +251,9 @@ class Pool:
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
     async def recall(self, queue: str, most: int) -> AsyncIterator[list[tuple[str, str]]]:
-        """Take back (broker id, token) of what is queued of one queue and not under a lease, in order of each group.
+        """Take back (broker id, token) of what is queued of one queue and not under a lease, in the order of each lane.
 
-        `most` groups a call, until a whole round finds none: some may change places while we go through them.
+        `most` lanes a call, until a whole round finds none: some may change places while we go through them.
         """
         found = True
         while found:
@@ -281,8 +281,8 @@ class Pool:
         looked, stayed, *flat = await s(self.client, s.keys_of(self.keys), [queue, most, at])
         return looked, stayed, list(zip(flat[0::2], flat[1::2], strict=True))
 
-    async def groups_to_do(self) -> int:
-        """How many groups are worked on, or wait for somebody to."""
+    async def lanes_to_do(self) -> int:
+        """How many lanes are worked on, or wait for somebody to."""
         asked = self.client.pipeline(transaction=False)
         asked.zcard(self.keys.leases)
         asked.llen(self.keys.ready)
@@ -319,18 +319,18 @@ def _claims(flat: list[str | int], tries: list[int]) -> list[Claim]:
     at = total = 0
     # The heads come first; together they say how many entries stand behind them.
     while at + 2 * total < len(flat):
-        group, epoch, tier, count = flat[at : at + 4]
-        heads.append((group, epoch, tier, int(count)))  # type: ignore[arg-type]
+        lane, epoch, tier, count = flat[at : at + 4]
+        heads.append((lane, epoch, tier, int(count)))  # type: ignore[arg-type]
         total += int(count)
         at += 4
     claims = []
-    for group, epoch, tier, count in heads:
+    for lane, epoch, tier, count in heads:
         entries = [
-            unpack(flat[i], flat[i + 1], group, tier)  # type: ignore[arg-type]
+            unpack(flat[i], flat[i + 1], lane, tier)  # type: ignore[arg-type]
             for i in range(at, at + 2 * count, 2)
         ]
         at += 2 * count
-        claims.append(Claim(group, epoch, entries))
+        claims.append(Claim(lane, epoch, entries))
     if tries:
         all_entries = [entry for claim in claims for entry in claim.entries]
         for place, count in zip(tries[0::2], tries[1::2], strict=True):

@@ -45,7 +45,7 @@ class Hidden:
     message_id: str
     broker_id: str
     pool: str
-    group: str
+    lane: str
     until_ms: int
 
 
@@ -58,7 +58,7 @@ class Tracked:
     state: str
     pool: str
     message_id: str
-    group: str
+    lane: str
     tracked_ms: int
     handle: str
     order: str = ""
@@ -83,7 +83,7 @@ class Queue:
         targets: Sequence[str] = (),
         orders: Sequence[str] = (),
     ) -> list[Tracking]:
-        """Note (broker id, message id, pool, group, handle) of each before any pool hears of it.
+        """Note (broker id, message id, pool, lane, handle) of each before any pool hears of it.
 
         One with the id of another and with its target is a copy of that; with another target it is a message of its
         own, as each attempt of a dispatch job is. `orders`: of each, see `Tracked.order`.
@@ -224,11 +224,11 @@ def _tracking(verdict: str) -> Tracking:
 
 
 def _hidden(member: str, until_ms: int) -> Hidden:
-    message_id, broker_id, pool, group = member.split(SEP)
-    return Hidden(message_id, broker_id, pool, group, until_ms)
+    message_id, broker_id, pool, lane = member.split(SEP)
+    return Hidden(message_id, broker_id, pool, lane, until_ms)
 
 
 def _tracked(broker_id: str, record: str) -> Tracked:
-    handle, token, state, message_id, pool, group, tracked_ms, *order = record.split(SEP)
+    handle, token, state, message_id, pool, lane, tracked_ms, *order = record.split(SEP)
     # Written by an older release, it says nothing of its order.
-    return Tracked(broker_id, token, state, pool, message_id, group, int(tracked_ms), handle, *order[:1])
+    return Tracked(broker_id, token, state, pool, message_id, lane, int(tracked_ms), handle, *order[:1])

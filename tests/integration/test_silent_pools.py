@@ -180,7 +180,7 @@ async def test_who_looks_for_room_waits_for_all_silent_pools_together_and_a_seco
     for code in silent:
         rooms.note(code, 160)
     over = asyncio.Event()
-    for name in ("room", "groups_to_do"):
+    for name in ("room", "lanes_to_do"):
         real: Callable[..., Awaitable[Any]] = getattr(Pool, name)
 
         async def call(pool: Pool, *args: Any, _real: Callable[..., Awaitable[Any]] = real) -> Any:

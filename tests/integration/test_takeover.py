@@ -130,7 +130,7 @@ async def test_what_two_owners_in_turn_tracked_and_never_submitted_comes_before_
     assert await world.take_over(third) == ["m1", "m2"]
     assert set(await submit(third, "m3", "m4")) == {0, 1}
     assert await submit(third, "m1", "m2", "m3", "m4") == {}
-    assert await client.lrange(pool.keys.regular_group + "g", 0, -1) == [f"q\x1fm{n}" for n in (1, 2, 3, 4)]
+    assert await client.lrange(pool.keys.regular_lane + "g", 0, -1) == [f"q\x1fm{n}" for n in (1, 2, 3, 4)]
 
 
 async def test_what_asks_for_no_order_is_waited_for_by_nothing(world: World) -> None:

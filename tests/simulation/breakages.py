@@ -78,8 +78,8 @@ BREAKAGES: dict[str, Breakage] = {
         changes=(
             Change(
                 "fleet/state/lua/exchange.lua",
-                "  if epoch ~= plan.epoch or released[group] then",
-                "  if not epoch or released[group] then",
+                "  if epoch ~= plan.epoch or released[lane] then",
+                "  if not epoch or released[lane] then",
             ),
             Change(
                 "fleet/state/lua/exchange.lua",
@@ -111,9 +111,9 @@ BREAKAGES: dict[str, Breakage] = {
             Change(
                 "fleet/state/lua/exchange.lua",
                 "    if not is_empty(lapsed[i]) then redis.call('LPUSH', ready, lapsed[i]) end\n",
-                "    local keys = redis.call('LRANGE', regular_group .. lapsed[i], 0, -1)\n"
+                "    local keys = redis.call('LRANGE', regular_lane .. lapsed[i], 0, -1)\n"
                 "    if #keys > 0 then redis.call('HDEL', entries, unpack(keys)) end\n"
-                "    redis.call('DEL', regular_group .. lapsed[i])\n",
+                "    redis.call('DEL', regular_lane .. lapsed[i])\n",
             ),
         ),
         found_at=13,
@@ -226,11 +226,11 @@ BREAKAGES: dict[str, Breakage] = {
             ),
             Change(
                 "fleet/state/lua/exchange.lua",
-                "          rest_or_go_back(group, delay_ms, back_ms, stays, cascaded, gone)\n",
-                "          rest_or_go_back(group, delay_ms, back_ms, kind == 'h', cascaded, gone)\n",
+                "          rest_or_go_back(lane, delay_ms, back_ms, stays, cascaded, gone)\n",
+                "          rest_or_go_back(lane, delay_ms, back_ms, kind == 'h', cascaded, gone)\n",
             ),
             Change("fleet/state/lua/submit.lua", "math.min(share, most - resting_now)", "math.min(share, most)"),
-            Change("fleet/state/lua/submit.lua", "local full = lane and (", "local full = false and ("),
+            Change("fleet/state/lua/submit.lua", "local full = resting and (", "local full = false and ("),
         ),
         found_at=7,
         kinds=("starved", "stuck"),

@@ -281,8 +281,8 @@ class PoolMachine(RuleBasedStateMachine):
         lists = [
             (prefix, name)
             for prefix, names in (
-                (keys.regular_group, "abc"),
-                (keys.high_group, "abc"),
+                (keys.regular_lane, "abc"),
+                (keys.high_lane, "abc"),
                 (keys.away_lane, ["ra", "rb", "rc", "ha", "hb", "hc"]),
             )
             for name in names
@@ -292,7 +292,7 @@ class PoolMachine(RuleBasedStateMachine):
         for worker in ("w1", "w2"):
             asked.hgetall(keys.outbox(worker))
         ready, leases, later, away, in_place, owners, entries, high, outboxes, *more = await asked.execute()
-        listed: dict[str, dict[str, list[str]]] = {keys.regular_group: {}, keys.high_group: {}, keys.away_lane: {}}
+        listed: dict[str, dict[str, list[str]]] = {keys.regular_lane: {}, keys.high_lane: {}, keys.away_lane: {}}
         for (prefix, name), found in zip(lists, more[:-2], strict=True):
             if found:
                 listed[prefix][name] = found
@@ -306,8 +306,8 @@ class PoolMachine(RuleBasedStateMachine):
             "entries": entries,
             "high": high,
             "outboxes": outboxes,
-            "r": listed[keys.regular_group],
-            "h": listed[keys.high_group],
+            "r": listed[keys.regular_lane],
+            "h": listed[keys.high_lane],
             "away_lanes": listed[keys.away_lane],
             **{
                 worker: {int(call): set(items.split(ITEM_SEP)) for call, items in outbox.items()}

@@ -20,7 +20,7 @@ from tests.state.stage import Stage
 
 ALL = names()
 # Names that a family of keys does not have, or under another end of the key.
-SPECIAL_KEYS = {"outbox", "away_lane", "regular_group", "high_group", "lease", "totals", "tallied", "group_list"}
+SPECIAL_KEYS = {"outbox", "away_lane", "regular_lane", "high_lane", "lease", "totals", "tallied", "group_list"}
 # What a script reads the name of its queue from.
 OWN_NAMES = {"^{b:(.*):%d+}:state$"}
 # A local that may not be called as its argument is, as that name is taken.

@@ -13,8 +13,8 @@ from fleet.state.tracked import brokers_of, which_are_tracked
 from tests.state.stage import Stage
 
 
-def message(broker_id: str, app_id: str = "", *, handle: str = "") -> tuple[str, str, str, str, str]:
-    return broker_id, app_id or f"m{broker_id}", "P", "g", handle or f"handle of {broker_id}"
+def message(broker_id: str, message_id: str = "", *, handle: str = "") -> tuple[str, str, str, str, str]:
+    return broker_id, message_id or f"m{broker_id}", "P", "g", handle or f"handle of {broker_id}"
 
 
 async def track(queue: Queue, *messages: tuple[str, str, str, str, str]) -> list[str]:
@@ -100,7 +100,7 @@ async def test_duplicates_inside_a_batch_are_told_apart(stage: Stage) -> None:
     assert await queue.tracked_count() == 2
 
 
-async def test_an_app_id_is_free_again_once_its_message_is_settled_as_ack(stage: Stage) -> None:
+async def test_a_message_id_is_free_again_once_its_message_is_settled_as_ack(stage: Stage) -> None:
     queue = await stage.queue()
     (token,) = await track(queue, message("1", "app"))
     await queue.report([("1", token, "a")])
@@ -108,7 +108,7 @@ async def test_an_app_id_is_free_again_once_its_message_is_settled_as_ack(stage:
     assert await verdict(queue, message("3", "app")) == ["requeued"]
 
 
-async def test_an_app_id_is_not_free_after_a_nack_until_the_message_is_forgotten(stage: Stage) -> None:
+async def test_a_message_id_is_not_free_after_a_nack_until_the_message_is_forgotten(stage: Stage) -> None:
     queue = await stage.queue()
     (token,) = await track(queue, message("1", "app"))
     await queue.report([("1", token, "n1")])
@@ -117,7 +117,7 @@ async def test_an_app_id_is_not_free_after_a_nack_until_the_message_is_forgotten
     assert await verdict(queue, message("2", "app")) == ["new"]
 
 
-async def test_forgetting_an_old_message_does_not_free_the_app_id_of_its_successor(stage: Stage) -> None:
+async def test_forgetting_an_old_message_does_not_free_the_message_id_of_its_successor(stage: Stage) -> None:
     queue = await stage.queue()
     (token,) = await track(queue, message("1", "app"))
     await queue.report([("1", token, "a")])
@@ -126,7 +126,7 @@ async def test_forgetting_an_old_message_does_not_free_the_app_id_of_its_success
     assert await verdict(queue, message("3", "app")) == ["requeued"]
 
 
-async def test_app_ids_of_two_queues_do_not_meet(stage: Stage) -> None:
+async def test_message_ids_of_two_queues_do_not_meet(stage: Stage) -> None:
     await track(await stage.queue("q1"), message("1", "app"))
     assert await verdict(await stage.queue("q2"), message("1", "app")) == ["new"]
 
@@ -236,7 +236,7 @@ async def test_an_outcome_of_a_forgotten_message_has_no_handle(stage: Stage) -> 
     assert [s.handle for s in await queue.settled(applied=0, want=1)] == [""]
 
 
-async def test_untracking_forgets_message_and_app_id_together(stage: Stage) -> None:
+async def test_untracking_forgets_message_and_message_id_together(stage: Stage) -> None:
     queue = await stage.queue()
     tokens = await track(queue, message("1"), message("2"))
     assert set(await queue.untrack([("1", tokens[0]), ("2", "another token"), ("3", "1")])) == {"1"}

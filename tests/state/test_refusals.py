@@ -39,9 +39,9 @@ async def test_what_a_redis_refuses_for_now_is_an_outage_for_every_kind_of_call(
                     await _write(pool)
                 if code == "BUSY":
                     with pytest.raises(StateUnavailable, match=code):
-                        await pool.groups_to_do()  # a pipeline
+                        await pool.lanes_to_do()  # a pipeline
         await _write(pool)
-        assert await pool.groups_to_do() == 0
+        assert await pool.lanes_to_do() == 0
 
 
 async def test_a_script_of_ours_that_an_operator_kills_is_an_outage(server: RedisServer) -> None:

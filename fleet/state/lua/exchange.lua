@@ -1,25 +1,25 @@
--- exchange: settle what a worker finished in a pool, then lease it more groups; the hot path, one call for both.
+-- exchange: settle what a worker finished in a pool, then lease it more lanes; the hot path, one call for both.
 -- WITH rest away clock rate wake holder
--- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_group high_group
+-- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_lane high_lane
 -- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
 --   place: of the worker among those that hear of this pool (2: it is no home): the one at 0 says by `due_ms` when it looks next
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
---   then the number of each earlier call to trim, then each settlement: group epoch release items item…
---   release: `keep` the lease, `ready` to give it back, the ms after which the group may be leased again, or
+--   then the number of each earlier call to trim, then each settlement: lane epoch release items item…
+--   release: `keep` the lease, `ready` to give it back, the ms after which the lane may be leased again, or
 --   after a failure cascade_ms SEP batch SEP queue: give it back, and nack what it holds of that batch with that delay,
 --   or, where a queue is named, all that it holds of it: a source that holds groups shows none of it before the head;
---   or `h` and ms: its head failed and is tried again after them, in place, the group waits; or `f` and ms: likewise, its
+--   or `h` and ms: its head failed and is tried again after them, in place, the lane waits; or `f` and ms: likewise, its
 --   endpoint refused the epoch. Of what waits in place the pool keeps a share, the rest goes back to its source
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries, waits}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
 --   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings, and for what went back
---   claims: group epoch tier n … for each lease, and behind them key value … for the messages of all
+--   claims: lane epoch tier n … for each lease, and behind them key value … for the messages of all
 --   policy: on_failure park_after draining rated; rated: '1' where each message needs a permit; tries: place count … of those messages that failed in place before
 --   waits: lanes that wait for a permit of the rate since this call
 local settings, ready, entries, leases, owners, later, in_place, high, rate, failed, epochs, tries, outboxes, outbox,
-  away, away_lane, regular_group, high_group = unpack(KEYS)
+  away, away_lane, regular_lane, high_lane = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local quiet, place, call = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
 local trims, settlements = tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -48,7 +48,7 @@ local function batch_of(value)
   return (head_of(rest))
 end
 
--- Takes the failed message's siblings out of one list of its group; returns how many stay.
+-- Takes the failed message's siblings out of one list of its lane; returns how many stay.
 local function cascade(list, batch, queue, delay_ms, moved, gone)
   local prefix = queue .. SEP
   local keys = redis.call('LRANGE', list, 0, -1)
@@ -88,58 +88,58 @@ local function take(list, items, gone)
 end
 
 -- What stands in a list behind the first `stay` goes back to its source, in order.
-local function send_back(group, tier, stay, delay_ms, moved, gone)
-  local list = (tier == 'h' and high_group or regular_group) .. group
+local function send_back(lane, tier, stay, delay_ms, moved, gone)
+  local list = (tier == 'h' and high_lane or regular_lane) .. lane
   local keys = redis.call('LRANGE', list, stay, -1)
   if #keys == 0 then return end
   local values = hmget_many(entries, keys)
   local ordered = {}
   for i = #keys, 1, -1 do
-    if keeps_order(group, values[i], policy[1]) then ordered[#ordered + 1] = keys[i] end
+    if keeps_order(lane, values[i], policy[1]) then ordered[#ordered + 1] = keys[i] end
   end
   for i = 1, #keys do
     moved[#moved + 1] = keys[i] .. SEP .. head_of(values[i]) .. SEP .. 'n' .. text(delay_ms)
     gone[#gone + 1] = keys[i]
   end
   if stay > 0 then redis.call('LTRIM', list, 0, stay - 1) else redis.call('DEL', list) end
-  if stay == 0 and tier == 'h' then redis.call('SREM', high, group) end
-  if #ordered > 0 then send_away(away, away_lane, tier .. group, 'LPUSH', ordered, now + delay_ms) end
+  if stay == 0 and tier == 'h' then redis.call('SREM', high, lane) end
+  if #ordered > 0 then send_away(away, away_lane, tier .. lane, 'LPUSH', ordered, now + delay_ms) end
 end
 
 local new_due = math.huge -- the soonest of what this call leaves to fall due
 
 -- A lane waits for its head. It must not fill the pool, nor may all that wait.
-local function rest_or_go_back(group, delay_ms, back_ms, stays, moved, gone)
+local function rest_or_go_back(lane, delay_ms, back_ms, stays, moved, gone)
   local capacity = tonumber(config[5] or 0)
   local most = math.min(part_of(capacity, LANE_SHARE), part_of(capacity, REST_SHARE) - resting(in_place))
   if not stays or most < 1 then
-    send_back(group, 'h', 0, back_ms, moved, gone)
-    send_back(group, 'r', 0, back_ms, moved, gone)
+    send_back(lane, 'h', 0, back_ms, moved, gone)
+    send_back(lane, 'r', 0, back_ms, moved, gone)
     return
   end
-  local highs = redis.call('LLEN', high_group .. group)
-  send_back(group, 'r', math.max(most - highs, highs > 0 and 0 or 1), delay_ms, moved, gone)
-  rest_until(later, in_place, group, now + delay_ms, highs + redis.call('LLEN', regular_group .. group))
+  local highs = redis.call('LLEN', high_lane .. lane)
+  send_back(lane, 'r', math.max(most - highs, highs > 0 and 0 or 1), delay_ms, moved, gone)
+  rest_until(later, in_place, lane, now + delay_ms, highs + redis.call('LLEN', regular_lane .. lane))
   new_due = math.min(new_due, now + delay_ms)
 end
 
-local function is_empty(group)
-  return redis.call('EXISTS', regular_group .. group, high_group .. group) == 0
+local function is_empty(lane)
+  return redis.call('EXISTS', regular_lane .. lane, high_lane .. lane) == 0
 end
 
 local any_high = redis.call('EXISTS', high) == 1
 local any_tries = redis.call('EXISTS', tries) == 1
 local refused, yields, cascaded, settled, gone, freed, again, taken_again = {}, {}, {}, {}, {}, {}, {}, {}
-local plans, groups = {}, {}
+local plans, lanes = {}, {}
 for i = 1, settlements do
   local items = {}
   local n = tonumber(ARGV[at + 4])
   for j = 1, n do items[j] = ARGV[at + 4 + j] end
-  groups[i] = ARGV[at + 1]
+  lanes[i] = ARGV[at + 1]
   plans[i] = { epoch = ARGV[at + 2], release = ARGV[at + 3], items = items }
   at = at + 4 + n
 end
-local holders = hmget_many(owners, groups)
+local holders = hmget_many(owners, lanes)
 -- A limit that was lowered: leases above it end with the message that is under way, not with all they took.
 local over = config[1] and redis.call('ZCARD', leases) - tonumber(config[1]) or 0
 -- Said twice: what stands at the heads now may be the same messages, taken from their source again.
@@ -148,13 +148,13 @@ local released = {}
 local unrated = config[2] and tonumber(config[12] or 0) or 0
 local unpermitted = 0
 for i = 1, settlements do
-  local plan, group, holder = plans[i], groups[i], holders[i]
+  local plan, lane, holder = plans[i], lanes[i], holders[i]
   local epoch, tier
   if holder then epoch, tier = held_under(holder, worker) end
-  if epoch ~= plan.epoch or released[group] then
+  if epoch ~= plan.epoch or released[lane] then
     refused[#refused + 1] = i
   else
-    local list = (tier == 'h' and high_group or regular_group) .. group
+    local list = (tier == 'h' and high_lane or regular_lane) .. lane
     local release, cascade_ms, batch, queue = plan.release, nil, nil, nil
     if string.find(release, SEP, 1, true) then
       local what
@@ -167,31 +167,31 @@ for i = 1, settlements do
     end
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
-      if any_tries then taken_again[#taken_again + 1] = SEP .. group end
+      if any_tries then taken_again[#taken_again + 1] = SEP .. lane end
       if cascade_ms then
         redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
-        redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. group)
+        redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. lane)
         redis.call('PEXPIRE', failed, FAILED_BATCH_MS)
-        if cascade(high_group .. group, batch, queue, cascade_ms, cascaded, gone) == 0 then
-          redis.call('SREM', high, group)
+        if cascade(high_lane .. lane, batch, queue, cascade_ms, cascaded, gone) == 0 then
+          redis.call('SREM', high, lane)
         end
-        cascade(regular_group .. group, batch, queue, cascade_ms, cascaded, gone)
+        cascade(regular_lane .. lane, batch, queue, cascade_ms, cascaded, gone)
       end
     end
-    if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, group) end
+    if tier == 'h' and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, lane) end
     if release == 'keep' then
       if over > 0 then
         over = over - 1
         yields[#yields + 1] = i
-      elseif any_high and tier == 'r' and redis.call('SISMEMBER', high, group) == 1 then
+      elseif any_high and tier == 'r' and redis.call('SISMEMBER', high, lane) == 1 then
         yields[#yields + 1] = i
       end
     else
-      freed[#freed + 1] = group
-      released[group] = true
-      if not is_empty(group) then
+      freed[#freed + 1] = lane
+      released[lane] = true
+      if not is_empty(lane) then
         if release == 'ready' then
-          again[#again + 1] = group
+          again[#again + 1] = lane
         else
           local kind, delay_ms = string.match(release, '^(%a?)(%d+)$')
           delay_ms = tonumber(delay_ms)
@@ -201,12 +201,12 @@ for i = 1, settlements do
             if head then redis.call('HINCRBY', tries, head, 1) end
           elseif kind == 'f' then
             -- Under a name that no message has: the lane, whatever is at its head.
-            stays = redis.call('HINCRBY', tries, SEP .. group, 1) < FENCED_MOST
+            stays = redis.call('HINCRBY', tries, SEP .. lane, 1) < FENCED_MOST
             back_ms = math.max(delay_ms, FENCED_BACK_MS)
           end
           any_tries = any_tries or kind ~= ''
-          rest_or_go_back(group, delay_ms, back_ms, stays, cascaded, gone)
-          if kind == 'f' and is_empty(group) then taken_again[#taken_again + 1] = SEP .. group end
+          rest_or_go_back(lane, delay_ms, back_ms, stays, cascaded, gone)
+          if kind == 'f' and is_empty(lane) then taken_again[#taken_again + 1] = SEP .. lane end
         end
       end
     end
@@ -262,7 +262,7 @@ end
 if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {}, 0 } end
 
 local held = redis.call('ZCARD', leases)
-local take_groups = math.min(want, concurrency - held)
+local take_lanes = math.min(want, concurrency - held)
 local rate_wait_ms, permits
 if per_minute then
   chunk = 1
@@ -277,29 +277,29 @@ if per_minute then
     -- After a limit was lowered more than one has to lapse before the next.
     rate_wait_ms = tonumber(redis.call('LINDEX', rate, permits - 1)) + RATE_WINDOW_MS - now
   end
-  take_groups = math.min(take_groups, permits)
+  take_lanes = math.min(take_lanes, permits)
 end
 
 local claims, claimed, failed_before = {}, 0, {}
-if take_groups > 0 then
-  local taken = redis.call('LPOP', ready, take_groups)
+if take_lanes > 0 then
+  local taken = redis.call('LPOP', ready, take_lanes)
   if taken then
     claimed = #taken
-    -- No group is left waiting for a slot: what is here may be taken in longer runs, a call less often.
-    if claimed < take_groups and not permits then chunk = chunk * 4 end
+    -- No lane is left waiting for a slot: what is here may be taken in longer runs, a call less often.
+    if claimed < take_lanes and not permits then chunk = chunk * 4 end
     local epoch = next_epoch(tonumber(redis.call('HGET', epochs, 'last') or 0), now) - 1
     local deadlines, holder, keys, tiers, counts = {}, {}, {}, {}, {}
     for i = 1, claimed do
-      local group = taken[i]
+      local lane = taken[i]
       local tier, listed = 'r', nil
       if any_high then
-        listed = redis.call('LRANGE', high_group .. group, 0, chunk - 1)
+        listed = redis.call('LRANGE', high_lane .. lane, 0, chunk - 1)
         if #listed > 0 then tier = 'h' end
       end
-      if tier == 'r' then listed = redis.call('LRANGE', regular_group .. group, 0, chunk - 1) end
+      if tier == 'r' then listed = redis.call('LRANGE', regular_lane .. lane, 0, chunk - 1) end
       epoch = epoch + 1
-      deadlines[2 * i - 1], deadlines[2 * i] = now + ttl_ms, group
-      holder[2 * i - 1], holder[2 * i] = group, holder_of(epoch, tier, worker)
+      deadlines[2 * i - 1], deadlines[2 * i] = now + ttl_ms, lane
+      holder[2 * i - 1], holder[2 * i] = lane, holder_of(epoch, tier, worker)
       tiers[i], counts[i] = tier, #listed
       for j = 1, #listed do keys[#keys + 1] = listed[j] end
     end
@@ -341,10 +341,10 @@ if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_l
 
 -- Work is left that this worker does not take: somebody idle may.
 if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed) then
-  local lanes = redis.call('LLEN', ready)
-  if lanes > 0 then
-    if place > 0 then wake(settings, lanes) end
-    wake_others(settings, math.max(1, 2 * place), lanes)
+  local left = redis.call('LLEN', ready)
+  if left > 0 then
+    if place > 0 then wake(settings, left) end
+    wake_others(settings, math.max(1, 2 * place), left)
   end
 end
 

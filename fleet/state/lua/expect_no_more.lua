@@ -7,8 +7,8 @@
 local away, away_lane = unpack(KEYS)
 local lanes, names = {}, {}
 for i = 1, #ARGV, 4 do
-  local tier, group, key, instead = unpack(ARGV, i, i + 3)
-  local name = tier .. group
+  local tier, lane, key, instead = unpack(ARGV, i, i + 3)
+  local name = tier .. lane
   if not lanes[name] then
     lanes[name] = { copies = {}, changed = false }
     names[#names + 1] = name

@@ -3,17 +3,17 @@
 -- ARGV pools
 --   the KEYS of that many pools, one after the other: of one where there is a Cluster, of many on a single server
 -- Returns of each pool in order {settings, held, leased, ready, later}
---   settings: field value …; then numbers: its messages, and its groups that are leased, ready, or wait
+--   settings: field value …; then numbers: its messages, and its lanes that are leased, ready, or wait
 local found = {}
 for i = 1, tonumber(ARGV[1]) do
   local at = 5 * i - 4
   local settings, entries, leases, ready, later = unpack(KEYS, at, at + 4)
-  local groups = { 0, 0, 0 }
+  local lanes = { 0, 0, 0 }
   local held = redis.call('HLEN', entries)
-  -- No group is without messages.
+  -- No lane is without messages.
   if held > 0 then
-    groups = { redis.call('ZCARD', leases), redis.call('LLEN', ready), redis.call('ZCARD', later) }
+    lanes = { redis.call('ZCARD', leases), redis.call('LLEN', ready), redis.call('ZCARD', later) }
   end
-  found[i] = { redis.call('HGETALL', settings), held, groups[1], groups[2], groups[3] }
+  found[i] = { redis.call('HGETALL', settings), held, lanes[1], lanes[2], lanes[3] }
 end
 return found

@@ -55,7 +55,7 @@ local function head_of(record)
   return string.sub(record, 1, at - 1), string.sub(record, at + 1)
 end
 
--- Give up app ids, each that of the broker id beside it: another message may have it by now.
+-- Give up message ids, each that of the broker id beside it: another message may have it by now.
 local function free_apps(apps, ids, brokers)
   local gone = {}
   for i, held in ipairs(hmget_many(apps, ids)) do

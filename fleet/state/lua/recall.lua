@@ -1,14 +1,14 @@
--- recall: take back what a pool holds of one queue, a page of groups a call, but for those that are leased.
+-- recall: take back what a pool holds of one queue, a page of lanes a call, but for those that are leased.
 -- WITH rest away
--- KEYS ready later in_place entries high tries away away_lane regular_group high_group
+-- KEYS ready later in_place entries high tries away away_lane regular_lane high_lane
 -- ARGV queue most at
---   most: groups to look at; at: '' for those that are ready, from the head of the list, where those that stay go to its
+--   most: lanes to look at; at: '' for those that are ready, from the head of the list, where those that stay go to its
 --   end; else a place among those that wait for a time, from which on
--- Returns {groups looked at, how many of them stay, broker_id token …}, the messages in the order of each group
-local ready, later, in_place, entries, high, tries, away, away_lane, regular_group, high_group = unpack(KEYS)
+-- Returns {lanes looked at, how many of them stay, broker_id token …}, the messages in the order of each lane
+local ready, later, in_place, entries, high, tries, away, away_lane, regular_lane, high_lane = unpack(KEYS)
 local queue, most, at = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local prefix = queue .. SEP
-local MESSAGES = 2000 -- after so many no further group is looked at: others wait for this script
+local MESSAGES = 2000 -- after so many no further lane is looked at: others wait for this script
 local answer, gone = { 0, 0 }, {}
 -- Redis may be full, and this frees: a script that has written may go on.
 redis.call('HDEL', entries, '')
@@ -39,25 +39,25 @@ local function take_out(list, name)
   end
 end
 
--- True where the group has messages of other queues left.
-local function visit(group)
-  take_out(high_group .. group, 'h' .. group)
-  if redis.call('EXISTS', high_group .. group) == 0 then redis.call('SREM', high, group) end
-  take_out(regular_group .. group, 'r' .. group)
-  return redis.call('EXISTS', regular_group .. group, high_group .. group) > 0
+-- True where the lane has messages of other queues left.
+local function visit(lane)
+  take_out(high_lane .. lane, 'h' .. lane)
+  if redis.call('EXISTS', high_lane .. lane) == 0 then redis.call('SREM', high, lane) end
+  take_out(regular_lane .. lane, 'r' .. lane)
+  return redis.call('EXISTS', regular_lane .. lane, high_lane .. lane) > 0
 end
 
-local groups
+local lanes
 if at == '' then
-  groups = redis.call('LRANGE', ready, 0, most - 1)
+  lanes = redis.call('LRANGE', ready, 0, most - 1)
 else
-  groups = redis.call('ZRANGE', later, at, tonumber(at) + most - 1)
+  lanes = redis.call('ZRANGE', later, at, tonumber(at) + most - 1)
 end
 local looked, stayed, over = 0, {}, {}
-for _, group in ipairs(groups) do
+for _, lane in ipairs(lanes) do
   if #gone >= MESSAGES then break end
   looked = looked + 1
-  if visit(group) then stayed[#stayed + 1] = group else over[#over + 1] = group end
+  if visit(lane) then stayed[#stayed + 1] = lane else over[#over + 1] = lane end
 end
 if at == '' then
   if looked > 0 then redis.call('LTRIM', ready, looked, -1) end

@@ -29,7 +29,7 @@ for i, broker in ipairs(brokers) do
       changed[#changed + 1] = broker
       changed[#changed + 1] = handle .. SEP .. token .. SEP .. verdict .. SEP .. tail
       appended[#appended + 1] = broker .. SEP .. token .. SEP .. verdict
-      -- From here on a new message with the same app id is a new message.
+      -- From here on one with the same id is a new message.
       if verdict == 'a' then free[#free + 1], whose[#whose + 1] = head_of(tail), broker end
     end
   end

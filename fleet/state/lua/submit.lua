@@ -1,16 +1,16 @@
--- submit: append messages of one source queue to their groups' queues, in shares taken or refused whole.
+-- submit: append messages of one source queue to their lanes, in shares taken or refused whole.
 -- WITH rest away clock wake
--- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_group high_group
--- ARGV now_ms queue owner_epoch attempt share full_ms grace_ms entry …, five fields an entry: key group tier batch value
+-- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_lane high_lane
+-- ARGV now_ms queue owner_epoch attempt share full_ms grace_ms entry …, five fields an entry: key lane tier batch value
 --   attempt: below the one that the owner fenced (`fence.lua`) it is a call that he gave up; full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
 -- Returns {tag, accepted, room, cascaded, behind}
 --   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or attempt
 --   accepted: how many from the front were taken (or were held already); the rest did not fit
---   cascaded: indices of those whose batch and group has failed meanwhile, not taken
---   behind: index ms …, of those not taken because older messages of their group are away, or because their group waits
+--   cascaded: indices of those whose batch and lane has failed meanwhile, not taken
+--   behind: index ms …, of those not taken because older messages of their lane are away, or because their lane waits
 --   in place and has its share of the pool; they may come again after that
-local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_group,
-  high_group = unpack(KEYS)
+local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_lane,
+  high_lane = unpack(KEYS)
 local queue, owner_epoch, attempt, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local full_ms, grace_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIELDS = 5
@@ -53,7 +53,7 @@ local function mark_of(name)
         mark.void = now > since + grace_ms
       end
       if mark.void then
-        -- Its source lost or dropped it. The group goes on with what came meanwhile, or comes now, in its order.
+        -- Its source lost or dropped it. The lane goes on with what came meanwhile, or comes now, in its order.
         for i = 1, count do mark.known[ARGV[7 + (i - 1) * FIELDS + 1]] = true end
         local kept = {}
         for _, key in ipairs(mark.keys) do
@@ -156,14 +156,14 @@ local at_rest, rests, resting_now = {}, redis.call('EXISTS', in_place) == 1, 0
 if rests then resting_now = resting(in_place) end
 -- A share that cannot fit would be refused for ever, and what rests may rest for long.
 share = math.max(1, math.min(share, most - resting_now))
-local function resting_lane(group)
-  local lane = at_rest[group]
-  if lane == nil then
-    local messages = redis.call('HGET', in_place, group)
-    lane = messages and { messages = tonumber(messages), more = 0, until_ms = redis.call('ZSCORE', later, group) }
-    at_rest[group] = lane
+local function resting_lane(lane)
+  local resting = at_rest[lane]
+  if resting == nil then
+    local messages = redis.call('HGET', in_place, lane)
+    resting = messages and { messages = tonumber(messages), more = 0, until_ms = redis.call('ZSCORE', later, lane) }
+    at_rest[lane] = resting
   end
-  return lane
+  return resting
 end
 
 local cascaded, behind, fresh, pushes, order = {}, {}, {}, {}, {}
@@ -180,29 +180,29 @@ for first = 1, count, share do
     local key = keys[i - first + 1]
     if not there[i - first + 1] and not seen[key] then
       local base = 7 + (i - 1) * FIELDS
-      local group, tier = ARGV[base + 2], ARGV[base + 3]
-      local name = tier .. group
+      local lane, tier = ARGV[base + 2], ARGV[base + 3]
+      local name = tier .. lane
       seen[key] = true
-      local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. group)
+      local until_ms = any_failed and redis.call('ZSCORE', failed, ARGV[base + 4] .. SEP .. lane)
       local mark = any_marks and mark_of(name)
       local next_away = mark and mark.keys[mark.at + (back[mark] or 0)]
-      local lane = rests and resting_lane(group)
-      local full = lane and (lane.messages + lane.more >= part_of(capacity, LANE_SHARE)
+      local resting = rests and resting_lane(lane)
+      local full = resting and (resting.messages + resting.more >= part_of(capacity, LANE_SHARE)
         or resting_now >= part_of(capacity, REST_SHARE))
       if until_ms and tonumber(until_ms) > now then
         share_cascaded[#share_cascaded + 1] = i
       elseif full or next_away ~= key and (next_away or held_back[name]) then
-        local due_ms = full and tonumber(lane.until_ms or now) or held_back[name] or mark.due
+        local due_ms = full and tonumber(resting.until_ms or now) or held_back[name] or mark.due
         share_behind[#share_behind + 1] = { i, math.max(LEAST_MS, due_ms - now), due_ms, name, key }
-        if next_away or held_back[name] or keeps_order(group, ARGV[base + 5], config[7]) then
+        if next_away or held_back[name] or keeps_order(lane, ARGV[base + 5], config[7]) then
           share_away[#share_away + 1] = { name, key, full and due_ms or 0 }
           held_back[name] = math.max(due_ms, held_back[name] or 0)
         end
       else
         if next_away then back[mark] = (back[mark] or 0) + 1 end
-        if lane then
-          lane.more, resting_now = lane.more + 1, resting_now + 1
-          grown[#grown + 1] = lane
+        if resting then
+          resting.more, resting_now = resting.more + 1, resting_now + 1
+          grown[#grown + 1] = resting
         end
         share_fresh[#share_fresh + 1] = base
       end
@@ -210,7 +210,7 @@ for first = 1, count, share do
   end
   -- What the pool holds already is accepted, also beyond a capacity that was lowered since.
   if #share_fresh > 0 and held + #share_fresh > most then
-    for _, lane in ipairs(grown) do lane.more = lane.more - 1 end
+    for _, resting in ipairs(grown) do resting.more = resting.more - 1 end
     note_refused(first, config[7], now + full_ms)
     break
   end
@@ -224,11 +224,11 @@ for first = 1, count, share do
   for _, i in ipairs(share_cascaded) do cascaded[#cascaded + 1] = i end
   for _, one in ipairs(share_behind) do behind[#behind + 1], behind[#behind + 2] = one[1], one[2] end
   for _, base in ipairs(share_fresh) do
-    local key, group, tier = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
+    local key, lane, tier = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
     fresh[#fresh + 1], fresh[#fresh + 2] = key, ARGV[base + 5]
-    local list = (tier == 'h' and high_group or regular_group) .. group
+    local list = (tier == 'h' and high_lane or regular_lane) .. lane
     if not pushes[list] then
-      pushes[list] = { group = group, tier = tier }
+      pushes[list] = { lane = lane, tier = tier }
       order[#order + 1] = list
     end
     local push = pushes[list]
@@ -242,16 +242,16 @@ if #fresh > 0 then
   for _, list in ipairs(order) do
     local push = pushes[list]
     if call_many('RPUSH', list, push) == #push then
-      if not was_empty[push.group] then
-        was_empty[push.group] = true
-        begun[#begun + 1] = push.group
+      if not was_empty[push.lane] then
+        was_empty[push.lane] = true
+        begun[#begun + 1] = push.lane
       end
-      if push.tier == 'h' then redis.call('SADD', high, push.group) end
-    elseif was_empty[push.group] == nil then
-      was_empty[push.group] = false
+      if push.tier == 'h' then redis.call('SADD', high, push.lane) end
+    elseif was_empty[push.lane] == nil then
+      was_empty[push.lane] = false
     end
   end
-  -- A group with messages is in exactly one of ready, leases and later. It enters ready here only if
+  -- A lane with messages is in exactly one of ready, leases and later. It enters ready here only if
   -- both its lists were empty and nobody leases it still.
   local idle = {}
   local any_high = redis.call('EXISTS', high) == 1
@@ -259,21 +259,21 @@ if #fresh > 0 then
     local part = { unpack(begun, from, math.min(from + 999, #begun)) }
     local leased = redis.call('ZMSCORE', leases, unpack(part))
     local delayed = redis.call('ZMSCORE', later, unpack(part))
-    for i, group in ipairs(part) do
+    for i, lane in ipairs(part) do
       local other = false
       if any_high then
-        for _, prefix in ipairs({ regular_group, high_group }) do
-          local push = pushes[prefix .. group]
-          if redis.call('LLEN', prefix .. group) > (push and #push or 0) then other = true end
+        for _, prefix in ipairs({ regular_lane, high_lane }) do
+          local push = pushes[prefix .. lane]
+          if redis.call('LLEN', prefix .. lane) > (push and #push or 0) then other = true end
         end
       end
-      if not leased[i] and not delayed[i] and not other then idle[#idle + 1] = group end
+      if not leased[i] and not delayed[i] and not other then idle[#idle + 1] = lane end
     end
   end
-  for group, lane in pairs(at_rest) do
-    if lane and lane.more > 0 then
-      redis.call('HINCRBY', in_place, group, lane.more)
-      redis.call('HINCRBY', in_place, SEP, lane.more)
+  for lane, resting in pairs(at_rest) do
+    if resting and resting.more > 0 then
+      redis.call('HINCRBY', in_place, lane, resting.more)
+      redis.call('HINCRBY', in_place, SEP, resting.more)
     end
   end
   if #idle > 0 then

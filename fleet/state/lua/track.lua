@@ -1,9 +1,9 @@
 -- track: note messages taken from a queue, before any pool hears of them.
 -- WITH owner
 -- KEYS owner tracked apps
--- ARGV now_ms owner_epoch known message …, seven fields a message: broker_id app_id pool group handle mark order
+-- ARGV now_ms owner_epoch known message …, seven fields a message: broker_id message_id pool lane handle mark order
 --   known: the last token that this owner was given, '0' for none
---   mark: of what it asks for; one of the same app id that asks for something else is no copy
+--   mark: of what it asks for; one of the same message id that asks for something else is no copy
 --   order: kept for who has to have it come again (`expect`)
 -- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, last, verdict …},
 -- one verdict for each message; last: the last token that the owner was given, this call's among them
@@ -16,23 +16,23 @@ if refused then return { refused } end
 
 local FIELDS = 7
 local count = (#ARGV - 3) / FIELDS
-local brokers, app_ids = {}, {}
+local brokers, message_ids = {}, {}
 for i = 1, count do
   brokers[i] = ARGV[3 + (i - 1) * FIELDS + 1]
-  app_ids[i] = ARGV[3 + (i - 1) * FIELDS + 2]
+  message_ids[i] = ARGV[3 + (i - 1) * FIELDS + 2]
 end
-local records, holders = hmget_many(tracked, brokers), hmget_many(apps, app_ids)
+local records, holders = hmget_many(tracked, brokers), hmget_many(apps, message_ids)
 
 local first = next_epoch(last, now)
 local token = first - 1
 local verdicts, new_records, new_apps = { 'ok', text(first), known }, {}, {}
 local now_text = text(now)
-local in_batch, app_in_batch = {}, {}
+local in_batch, id_in_batch = {}, {}
 for i = 1, count do
   local base = 3 + (i - 1) * FIELDS
-  local broker, app, handle = brokers[i], app_ids[i], ARGV[base + 5]
+  local broker, message_id, handle = brokers[i], message_ids[i], ARGV[base + 5]
   local record = records[i] or in_batch[broker]
-  local holder, asked = head_of((app_in_batch[app] or holders[i] or '') .. SEP)
+  local holder, asked = head_of((id_in_batch[message_id] or holders[i] or '') .. SEP)
   if record then
     local _, kept = head_of(record)
     local its_token, rest = head_of(kept)
@@ -44,13 +44,13 @@ for i = 1, count do
     verdicts[i + 3] = 'q'
   else
     token = token + 1
-    -- handle token state app pool group tracked_ms order: in the order in which scripts read them
-    record = handle .. SEP .. text(token) .. SEP .. 't' .. SEP .. app .. SEP .. ARGV[base + 3] .. SEP
+    -- handle token state message_id pool lane tracked_ms order: in the order in which scripts read them
+    record = handle .. SEP .. text(token) .. SEP .. 't' .. SEP .. message_id .. SEP .. ARGV[base + 3] .. SEP
       .. ARGV[base + 4] .. SEP .. now_text .. SEP .. ARGV[base + 7]
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, record
-    local of_app = broker .. SEP .. ARGV[base + 6]
-    new_apps[#new_apps + 1], new_apps[#new_apps + 2] = app, of_app
-    in_batch[broker], app_in_batch[app] = record, of_app
+    local of_id = broker .. SEP .. ARGV[base + 6]
+    new_apps[#new_apps + 1], new_apps[#new_apps + 2] = message_id, of_id
+    in_batch[broker], id_in_batch[message_id] = record, of_id
     verdicts[i + 3] = 'n'
   end
 end

@@ -23,15 +23,15 @@ for i, broker in ipairs(brokers) do
     if token == (mark and string.sub(wanted, 1, mark - 1) or wanted) and (only == '' or only == state) then
       over[#over + 1] = broker
       answer[#answer + 1], answer[#answer + 2] = broker, handle
-      local app, place = head_of(tail)
-      -- Settled as ack, its app id is free already, and may be another message's by now.
-      if state ~= 'a' then free[#free + 1], whose[#whose + 1] = app, broker end
+      local message_id, place = head_of(tail)
+      -- Settled as ack, its message id is free already, and may be another message's by now.
+      if state ~= 'a' then free[#free + 1], whose[#whose + 1] = message_id, broker end
       if mark then
         local delay = tonumber(string.sub(wanted, mark + 1))
         now = now or time_ms(ARGV[1])
         local pool, behind = head_of(place)
         hidden[#hidden + 1] = text(now + delay)
-        hidden[#hidden + 1] = app .. SEP .. broker .. SEP .. pool .. SEP .. head_of(behind)
+        hidden[#hidden + 1] = message_id .. SEP .. broker .. SEP .. pool .. SEP .. head_of(behind)
         longest = math.max(longest or 0, delay)
       end
     end
