@@ -72,8 +72,6 @@ class ServerSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqsSettings:
     endpoint_override: str = _setting("", env="SQS_ENDPOINT_OVERRIDE")
-    port: int = _setting(9324, least=0)
-    """Where our own SQS door listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +91,6 @@ class ConfigSettings:
     sync_interval_s: float = _setting(300.0, env="MESSAGE_ROUTER_SYNC_INTERVAL", least=0.1)
     max_pools: int = _setting(10_000, env="MESSAGE_ROUTER_MAX_POOLS", least=1)
     pool_warning_threshold: int = _setting(5_000, env="MESSAGE_ROUTER_POOL_WARNING_THRESHOLD", least=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpsSettings:
-    redis_url: str = _setting("", hidden=True)
-    """RQ cannot use a Redis Cluster; empty: the same server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +152,6 @@ class Settings:
     sqs: SqsSettings = SqsSettings()
     worker: WorkerSettings = WorkerSettings()
     config: ConfigSettings = ConfigSettings()
-    ops: OpsSettings = OpsSettings()
     database: DatabaseSettings = DatabaseSettings()
     feed: FeedSettings = FeedSettings()
     log: LogSettings = LogSettings()

@@ -54,10 +54,6 @@ class Findings:
     def judged_messages(self) -> int:
         return max((row["judged"] for row in self.judged), default=0)
 
-    @property
-    def judged_groups(self) -> int:
-        return max((row["groups"] for row in self.judged), default=0)
-
     def headline(self) -> dict[str, Any]:
         """What `fleet report --json` prints."""
         shown = {

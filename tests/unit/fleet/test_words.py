@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fleet
-from fleet.words import number
+from fleet.words import at, number, span, utc
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,24 @@ from fleet.words import number
 )
 def test_one_of_a_thing_and_several_are_said_as_people_do(count: int, words: tuple[str, ...], said: str) -> None:
     assert number(count, *words) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"), (0.0421, "42 ms"), (1, "1 s"), (59.4, "59 s"), (60, "1 min"), (182, "3 min 2 s"),
+        (3600, "1 h"), (7_320, "2 h 2 min"), (86_400, "1 d"), (100_000, "1 d 3 h"),
+    ],
+)  # fmt: skip
+def test_a_stretch_of_time_is_said_in_its_two_largest_units(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_a_moment_is_written_in_one_way_for_programs_and_in_one_for_people() -> None:
+    ms = 1_769_860_800_123
+    assert utc(ms) == "2026-01-31T12:00:00.123Z"
+    assert at(ms) == "at 2026-01-31 12:00:00 UTC"
+    assert utc() > utc(ms)
 
 
 def test_no_text_for_people_counts_a_noun_in_any_other_way() -> None:
