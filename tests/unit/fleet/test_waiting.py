@@ -24,9 +24,7 @@ async def test_whoever_is_cancelled_while_he_waits_hears_of_it() -> None:
 
 def test_each_pause_is_twice_as_long_as_the_last_up_to_the_most() -> None:
     patience = Patience(0.05, 0.3)
-    told = []
-    for _ in range(5):
-        told.append((patience.is_new, patience.spend()))
+    told = [(patience.is_new, patience.spend()) for _ in range(5)]
     assert told == [(True, 0.05), (False, 0.1), (False, 0.2), (False, 0.3), (False, 0.3)]
     patience.renew()
     assert (patience.is_new, patience.spend()) == (True, 0.05)
