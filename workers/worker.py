@@ -86,8 +86,8 @@ class Worker:
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
         self._signatures = Signatures(client=client, alarms=alarms)
-        self._account = Account(clock=clock, alarms=alarms)
-        self.counters = self._account.counters
+        self.account = Account(clock=clock, alarms=alarms)
+        self.counters = self.account.counters
         requests = Requests(
             client=http,
             clock=clock,
@@ -97,7 +97,7 @@ class Worker:
             drop_lapsed=self._keep_now,
         )
         mediator = Mediator(requests=requests, signatures=self._signatures, timeout_ms=timeout_ms)
-        self._deliveries = Deliveries(mediator=mediator, account=self._account, clock=clock)
+        self._deliveries = Deliveries(mediator=mediator, account=self.account, clock=clock)
         self._waking = Waking(
             name=name,
             globs=self._globs,
@@ -181,8 +181,8 @@ class Worker:
             **({"globs": self._globs} if self._is_open else {}),
             "inFlight": sum(len(link.leases) for link in self._links_with_leases()),
             "redisAvailable": not self._away,
-            "outcomes": dict(self._account.outcomes),
-            "counts": dict(self._account.counts),
+            "outcomes": dict(self.account.outcomes),
+            "counts": dict(self.account.counts),
         }
 
     def _links_with_leases(self) -> list[PoolLink]:
@@ -235,7 +235,7 @@ class Worker:
             seats=self._seats,
             calls_at_once=self._calls_at_once,
             reporter=self._reporter,
-            account=self._account,
+            account=self.account,
             start=self._deliveries.deliver,
             on_claimed=self._on_claimed,
             on_state=partial(self._on_state, code),
@@ -283,4 +283,4 @@ class Worker:
 
     def _on_claimed(self, lease: LaneLease) -> None:
         self._holding[lease.link] = None
-        self._account.claimed(lease)
+        self.account.claimed(lease)

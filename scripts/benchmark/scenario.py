@@ -1,13 +1,14 @@
 """What every row of the table is: a scenario, its measurements, and what its figure is held against.
 
-To add rows, put a file `fleet_*.py` beside this one with a tuple `SCENARIOS`; nothing else has to change.
+To add rows, write a module with a tuple `SCENARIOS` and name it in `ROWS` of cli.py.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from benchmark.ground import Ground
 
@@ -47,29 +48,22 @@ class Budget:
     """What the detail is called in the table, and its unit."""
 
 
-class Scenario(Protocol):
-    """One row. `prepare` may install things, once a run; `attempt` starts what it needs and stops it again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario(ABC):
+    """One row."""
 
-    @property
-    def name(self) -> str:
-        """What --only takes."""
+    name: str
+    """What --only takes."""
+    title: str
+    kind: Kind = "fleet"
+    better: Better = "higher"
+    settings: tuple[str, ...] = ("",)
+    """Tunings to try in each round; the best counts. At least one, which may be empty."""
+    budgets: tuple[Budget, ...] = ()
 
-    @property
-    def title(self) -> str: ...
+    def prepare(self, _ground: Ground) -> None:  # noqa: B027 (most have nothing to do)
+        """Install what is missing, once a run. Fleet's own code is there."""
 
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def better(self) -> Better: ...
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Tunings to try in each round; the best counts. At least one, which may be empty."""
-
-    @property
-    def budgets(self) -> tuple[Budget, ...]: ...
-
-    def prepare(self, ground: Ground, /) -> None: ...
-
-    def attempt(self, ground: Ground, setting: str, /) -> Measurement: ...
+    @abstractmethod
+    def attempt(self, ground: Ground, setting: str, /) -> Measurement:
+        """Start what it needs, measure, and stop it again."""

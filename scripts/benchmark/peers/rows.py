@@ -21,7 +21,7 @@ from benchmark.machine import child
 from benchmark.machine.servers import RedisServer, fresh_redis
 from benchmark.machine.sink import TOKEN
 from benchmark.peers.environments import node_environment, python_environment
-from benchmark.scenario import Better, Budget, Kind, Measurement
+from benchmark.scenario import Kind, Measurement, Scenario
 
 PROGRAMS = Path(__file__).parent / "programs"
 WORKER_PROCESSES = 2
@@ -35,7 +35,7 @@ class _Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Scenario):
     """One queue from elsewhere, as a scenario."""
 
     name: str
@@ -50,8 +50,6 @@ class Peer:
     program: str
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Kind = "peer"
-    better: Better = "higher"
-    budgets: tuple[Budget, ...] = ()
 
     def prepare(self, ground: Ground) -> None:
         folder, pins = self._folder(ground), PROGRAMS / self.pins

@@ -19,7 +19,7 @@ from benchmark.machine.cost import percentile
 from benchmark.machine.timing import tree_s
 from benchmark.pipeline.jobs import ENDPOINT, KEY, job_id
 from benchmark.pipeline.stage import QUEUE, URI, Stage, prepare, stage
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement, Scenario
 from fleet.state.keys import OwnQueueKeys
 
 _RATE = 5_000
@@ -32,12 +32,11 @@ _COPY = "COPY dispatch_jobs (id, target_url, payload, mode, pool, msg_group, cre
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineLatency:
+class PipelineLatency(Scenario):
     name: str = "pipeline-latency"
     title: str = f"Fleet, PENDING → our Redis queue at {_RATE:,}/s, p95"
     kind: Kind = "pipeline"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_most=2_000),)
 
     def prepare(self, ground: Ground) -> None:

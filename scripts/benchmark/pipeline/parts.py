@@ -26,14 +26,14 @@ _STEPS = ((dispatch, "_claims", "plan"), (Ledger, "freeze", "freeze"), (dispatch
 def parts(count: int) -> Iterator[dict[str, float]]:
     """What it yields is filled at the end: seconds of each step, and µs of CPU a job."""
     found: dict[str, float] = {}
-    before = _cpu_s()
+    before = _cpu_us()
     with ExitStack() as stack:
         for owner, name, step in _STEPS:
             timed = _timed(getattr(owner, name), found, f"{step}_s")
             stack.enter_context(mock.patch.object(owner, name, timed))
         yield found
-    for kind, seconds in (_cpu_s() - before).items():
-        found[f"{kind}_us"] = round(seconds * 1e6 / count, 2)
+    for kind, used_us in (_cpu_us() - before).items():
+        found[f"{kind}_us"] = round(used_us / count, 2)
 
 
 def _timed(work: Callable[..., Any], found: dict[str, float], name: str) -> Callable[..., Any]:
@@ -47,28 +47,28 @@ def _timed(work: Callable[..., Any], found: dict[str, float], name: str) -> Call
     return timed
 
 
-def _cpu_s() -> Counter[str]:
+def _cpu_us() -> Counter[str]:
     me = psutil.Process()
-    used = Counter({"driver": _own_s(me)})
+    used = Counter({"driver": _own_us(me)})
     for process in me.children(recursive=True):
         with suppress(psutil.NoSuchProcess, FileNotFoundError):
             if process.name() == "java":
-                used.update(_threads_s(process.pid))
+                used.update(_threads_us(process.pid))
             else:
-                used["python"] += _own_s(process)
+                used["python"] += _own_us(process)
     return used
 
 
-def _own_s(process: psutil.Process) -> float:
+def _own_us(process: psutil.Process) -> int:
     times = process.cpu_times()
-    return float(times.user + times.system)
+    return round((times.user + times.system) * 1e6)
 
 
-def _threads_s(pid: int) -> Counter[str]:
+def _threads_us(pid: int) -> Counter[str]:
     used: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):
             name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
             fields = rest.split()
-            used[_OF_JAVA.get(name[:3], "java_works")] += (int(fields[11]) + int(fields[12])) / _TICKS
+            used[_OF_JAVA.get(name[:3], "java_works")] += round((int(fields[11]) + int(fields[12])) * 1e6 / _TICKS)
     return used

@@ -12,14 +12,14 @@ from benchmark.ground import Ground
 from benchmark.peers.environments import python_environment
 from benchmark.pipeline.jobs import WARM_UPS, add_subscriptions, warm_up
 from benchmark.pipeline.stage import Stage, around, files, measured, prepare, stage
-from benchmark.scenario import Better, Budget, Kind, Measurement
+from benchmark.scenario import Budget, Kind, Measurement, Scenario
 
 _PROGRAMS = Path(__file__).parents[1] / "peers" / "programs"
 _BACKFILL, _LOOP, _EVENTS = 1_000_000, 200_000, 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(Scenario):
     """One row: a program that is started, warms up, and says how long the rest took."""
 
     name: str
@@ -35,9 +35,6 @@ class Pipeline:
     of_one: int = 1
     """How many of what is counted come of one that was added."""
     kind: Kind = "pipeline"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
-    budgets: tuple[Budget, ...] = ()
 
     def prepare(self, ground: Ground) -> None:
         self.prepared(ground)

@@ -18,7 +18,7 @@ from benchmark.ground import Ground
 from benchmark.house.fill import add_pools, fill_pool
 from benchmark.house.house import POOL, house
 from benchmark.machine.cost import script_usec
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Measurement, Scenario
 from fleet.state.connect import Client, connected
 from fleet.state.entry import ACK, outbox_item
 from fleet.state.pool import Claim, Pool, Settlement
@@ -34,23 +34,18 @@ _CLAIMED = (_BLOCKS + 1) * _CALLS * _WANT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claiming:
+class Claiming(Scenario):
     """Few against many: the median cost of a message, on Redis' own account, as a ratio."""
 
     name: str
     title: str
     many_groups: int
     many_pools: int
-    kind: Kind = "fleet"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_most=1.5),
         Budget(of=ITSELF, detail="wall_ratio", label="by the clock", at_most=1.5),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         many_groups = max(FEW_GROUPS, ground.scaled(self.many_groups)) if self.many_groups > FEW_GROUPS else FEW_GROUPS
@@ -102,7 +97,7 @@ class _Side:
         began = time.perf_counter()
         for _ in range(_CALLS):
             settlements = [
-                Settlement(c.group, c.epoch, [outbox_item(e, ACK) for e in c.entries], "ready") for c in self.claims
+                Settlement(c.lane, c.epoch, [outbox_item(e, ACK) for e in c.entries], "ready") for c in self.claims
             ]
             self.call += 1
             answer = await pool.exchange(

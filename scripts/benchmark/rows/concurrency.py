@@ -9,7 +9,7 @@ from benchmark.ground import Ground
 from benchmark.house.endpoint import read_journal, running_endpoint
 from benchmark.house.fill import fill_pool, on_redis
 from benchmark.house.house import POOL, house
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Budget, Measurement, Scenario
 from fleet.state.keys import PoolKeys
 
 _GROUPS = 150
@@ -20,21 +20,15 @@ _SAMPLE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Scenario):
     """The peak of requests in progress, as the endpoint saw them; every lease count that was read."""
 
     name: str = "concurrency"
     title: str = "Fleet, 150 groups at concurrency 100, 200 ms endpoint"
-    kind: Kind = "fleet"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_least=95, at_most=_CONCURRENCY),
         Budget(of=ITSELF, detail="peak_leases", label="leases", at_most=_CONCURRENCY),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         count = max(_GROUPS, ground.scaled(_COUNT))

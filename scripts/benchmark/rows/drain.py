@@ -16,7 +16,7 @@ from benchmark.house.origins import Origin, embedded
 from benchmark.machine.cost import Meter, command_stats
 from benchmark.machine.profiler import Profiler
 from benchmark.rows.limits import serial_loop
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Budget, Measurement, Scenario
 from fleet.sources.base import Surroundings
 
 WHOLE_PATH = "whole-path"
@@ -58,19 +58,13 @@ def _concurrency(setting: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FromPool:
+class FromPool(Scenario):
     """Messages that stand in a pool already, by worker processes alone."""
 
     workers: int
     name: str
     title: str
-    kind: Kind = "fleet"
-    better: Better = "higher"
     settings: tuple[str, ...] = _SETTINGS
-    budgets: tuple[Budget, ...] = ()
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, setting: str) -> Measurement:
         return self._attempt(ground, setting, None)
@@ -115,7 +109,7 @@ def drain_pool(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholePath:
+class WholePath(Scenario):
     """Queue, coordinator, pool, two workers, endpoint, and gone from the queue."""
 
     name: str = WHOLE_PATH
@@ -123,16 +117,11 @@ class WholePath:
     origin: Callable[[House], AbstractContextManager[Origin]] = embedded
     count: int = _PATH_COUNT
     connections: int = 1
-    kind: Kind = "fleet"
-    better: Better = "higher"
     settings: tuple[str, ...] = _SETTINGS
     budgets: tuple[Budget, ...] = (
         Budget(at_least=1.5, aim=1.8),
         Budget(of=ITSELF, detail="coordinator_us", label="coordinator", unit="µs of CPU a message", at_most=25),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, setting: str) -> Measurement:
         return self._attempt(ground, setting, None)
@@ -177,7 +166,7 @@ def source_depth(uri: str, around: Surroundings | None = None) -> Iterator[Calla
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneGroup:
+class OneGroup(Scenario):
     """All messages in one group: one request at a time, against a loop that has nothing else to do.
 
     The figure is held against a loop with the same client, on its event loop; beside it stands the ratio to bare
@@ -186,13 +175,7 @@ class OneGroup:
 
     name: str = "one-group"
     title: str = "Fleet, one group only (1 worker)"
-    kind: Kind = "fleet"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_least=0.7),)
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: pycurl is Fleet's own client."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         return self._attempt(ground, None)

@@ -14,7 +14,7 @@ from benchmark.house.fill import BATCH, fill_pool, message_body, on_redis
 from benchmark.house.house import house
 from benchmark.machine.cost import command_stats, running_ns
 from benchmark.rows.drain import source_depth
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Measurement, Scenario
 
 _IDLE_POOLS = 1_000
 _IDLE_S = 20.0
@@ -27,18 +27,13 @@ _STEP_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class Idle(Scenario):
     """The share of a core that a worker takes while none of its pools has anything."""
 
     name: str = "idle"
     title: str = "Fleet, a worker with many idle pools"
-    kind: Kind = "fleet"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_most=1.0),)
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         pools, seconds = ground.scaled(_IDLE_POOLS), max(1.0, _IDLE_S / ground.divisor)
@@ -82,7 +77,7 @@ def _calls_in_a_moment(client: redis.Redis) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Scenario):
     """Bytes in Redis for each message that is tracked and waits in its pool, beside its body on the queue.
 
     `used_memory` (without the buffers of connections) with all messages less what it was with the first few, so
@@ -94,13 +89,8 @@ class Memory:
     title: str
     groups: int
     """0: a group of its own for each message."""
-    kind: Kind = "fleet"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_most=600),)
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         count = ground.scaled(_MEMORY_COUNT)

@@ -17,7 +17,7 @@ from benchmark.machine import child
 from benchmark.machine.cost import percentile
 from benchmark.machine.profiler import Profiler
 from benchmark.rows.drain import WHOLE_PATH, source_depth
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Measurement, Scenario
 
 _SHARE = 0.1
 _UNMEASURED_PER_S = 20_000
@@ -27,18 +27,13 @@ _MARGIN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Scenario):
     """p99 in ms, from the moment the producer asks the queue to take a message. Its commit is in it."""
 
     name: str = "latency"
     title: str = "Fleet, publish → request arrives, p99 at 10 % load"
-    kind: Kind = "fleet"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_most=10.0),)
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         return self._attempt(ground, None)

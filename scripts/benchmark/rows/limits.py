@@ -13,7 +13,7 @@ from benchmark.ground import Ground
 from benchmark.machine import child
 from benchmark.machine.needs import need
 from benchmark.machine.sink import TOKEN
-from benchmark.scenario import Better, Budget, Kind, Measurement
+from benchmark.scenario import Kind, Measurement, Scenario
 
 _HERE = Path(__file__).parent
 _SERIAL_COUNT = 60_000
@@ -22,15 +22,12 @@ _TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrk:
+class Wrk(Scenario):
     """As many requests as wrk can make over 64 connections with one thread."""
 
     name: str = "wrk"
     title: str = "wrk, 64 connections (the sink's limit)"
     kind: Kind = "limit"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
-    budgets: tuple[Budget, ...] = ()
 
     def prepare(self, ground: Ground) -> None:
         need("wrk", "wrk", repository=ground.repository, log=ground.scratch / "need.log")
@@ -57,18 +54,12 @@ class Wrk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serial:
+class Serial(Scenario):
     """One request at a time: what a single group can do at most."""
 
     name: str = "serial"
     title: str = "serial loop, 1 in flight (one group's limit)"
     kind: Kind = "limit"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
-    budgets: tuple[Budget, ...] = ()
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: pycurl is Fleet's own client."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         return serial_loop(ground, ground.scaled(_SERIAL_COUNT))

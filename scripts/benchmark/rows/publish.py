@@ -10,23 +10,16 @@ from benchmark.ground import Ground
 from benchmark.house.fill import BATCH, fill_queue
 from benchmark.house.house import house
 from benchmark.rows.drain import source_depth
-from benchmark.scenario import Better, Budget, Kind, Measurement
+from benchmark.scenario import Measurement, Scenario
 
 _COUNT = 100_000
 _SINGLES = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
+class Publish(Scenario):
     name: str = "publish"
     title: str = "Fleet, publishing into the embedded queue"
-    kind: Kind = "fleet"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
-    budgets: tuple[Budget, ...] = ()
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         count, singles = ground.scaled(_COUNT), ground.scaled(_SINGLES)

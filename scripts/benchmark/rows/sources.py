@@ -13,25 +13,19 @@ from benchmark.house.origins import CREDENTIALS, activemq, nats, own, sqs, sqs_r
 from benchmark.machine import child
 from benchmark.machine.needs import need
 from benchmark.rows.drain import WHOLE_PATH, WholePath, source_depth
-from benchmark.scenario import Better, Budget, Kind, Measurement
+from benchmark.scenario import Budget, Kind, Measurement, Scenario
 
 _SQS_COUNT, _NATS_COUNT, _ACTIVEMQ_COUNT = 20_000, 60_000, 20_000
 _TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BareSqs:
+class BareSqs(Scenario):
     """boto3 in a loop: receive ten, delete ten, from the responder that `path-sqs` drains too."""
 
     name: str = "bare-sqs"
     title: str = "boto3 alone, receive and delete"
     kind: Kind = "limit"
-    better: Better = "higher"
-    settings: tuple[str, ...] = ("",)
-    budgets: tuple[Budget, ...] = ()
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: boto3 is Fleet's own client."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         count = ground.scaled(_SQS_COUNT)

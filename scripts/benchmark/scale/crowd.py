@@ -44,7 +44,7 @@ class Crowd:
     members: list[Member] = field(default_factory=list)
 
     def delivered(self) -> int:
-        return sum(one.worker.outcomes["SUCCESS"] for one in self.members)
+        return sum(one.worker.account.outcomes["SUCCESS"] for one in self.members)
 
     def in_flight(self) -> int:
         return sum(int(one.worker.describe()["inFlight"]) for one in self.members)

@@ -8,7 +8,7 @@ from benchmark.ground import Ground
 from benchmark.machine.servers import fresh_redis
 from benchmark.machine.sink import TOKEN
 from benchmark.scale.rows import POOLS, WORKERS, program
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement, Scenario
 
 _TAKEOVER_POOLS, _HOLDING = 5_000, 10
 _STALL_MS = 20
@@ -19,14 +19,13 @@ def _stall(detail: str, label: str) -> Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(Scenario):
     """CPU of a worker's event loop for a heartbeat, when it has served every pool; and the loop's longest stretches."""
 
     name: str = "scale-process"
     title: str = "Fleet, heartbeat of a worker that served 10,000 pools"
     kind: Kind = "scale"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_most=2),
         _stall("start_stall_ms", "longest stall at the start"),
@@ -35,9 +34,6 @@ class Process:
         _stall("subscribe_stall_ms", "subscribed anew"),
         Budget(of=ITSELF, detail="reads_of_all_pools_by_leases", label="reads of all pools for 10 leases", at_most=1),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         pools, before = ground.scaled(POOLS), ground.sink.deliveries()
@@ -56,21 +52,17 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Scenario):
     """`/metrics` and `fleet status` of a fleet in which every pool has delivered something."""
 
     name: str = "scale-look"
     title: str = "Fleet, /metrics of 10,000 pools"
     kind: Kind = "scale"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, at_most=0.3),
         _stall("metrics_stall_ms", "longest stall of the server's loop"),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         pools, workers = ground.scaled(POOLS), ground.scaled(WORKERS)
@@ -90,20 +82,16 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takeover:
+class Takeover(Scenario):
     """How long the new owner of a queue takes until it may poll, where few of many pools hold something of it."""
 
     name: str = "scale-takeover"
     title: str = "Fleet, takeover of a queue among 5,000 pools"
     kind: Kind = "scale"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (
         Budget(of=ITSELF, detail="calls", label="calls", unit=f"for {_HOLDING} pools that hold of it", at_most=100),
     )
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         pools = max(_HOLDING, ground.scaled(_TAKEOVER_POOLS))

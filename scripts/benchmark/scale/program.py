@@ -9,6 +9,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -289,7 +290,10 @@ def _owner(client: Client, name: str) -> Lease:
     return Lease(client=client, key=QueueKeys(QUEUE).owner, owner=name, ttl_ms=600_000, clock=SystemClock())
 
 
-_ROWS = {"at_size": at_size, "sparse": sparse, "process": process, "look": look, "takeover": takeover}
+_Row = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+_ROWS: dict[str, _Row] = {
+    "at_size": at_size, "sparse": sparse, "process": process, "look": look, "takeover": takeover
+}  # fmt: skip
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from benchmark.ground import Ground
 from benchmark.machine import child
 from benchmark.machine.servers import fresh_redis
 from benchmark.machine.sink import TOKEN
-from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement
+from benchmark.scenario import ITSELF, Better, Budget, Kind, Measurement, Scenario
 
 WORKERS, POOLS = 100, 10_000
 _WITHIN_S = 180.0
@@ -32,7 +32,7 @@ def program(ground: Ground, row: str, spec: Mapping[str, object]) -> dict[str, A
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtSize:
+class AtSize(Scenario):
     """The share of Redis's core that the fleet takes, reckoned from what four small ones ask for at the same time."""
 
     name: str
@@ -44,10 +44,6 @@ class AtSize:
     budgets: tuple[Budget, ...]
     kind: Kind = "scale"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         few_pools, many_pools = self.pools[0], max(self.pools[0] * 2, ground.scaled(self.pools[1]))
@@ -82,19 +78,15 @@ class AtSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sparse:
+class Sparse(Scenario):
     """How many workers ask for one message, when all of them wait."""
 
     name: str = "scale-sparse"
     title: str = "Fleet, 100 workers wait for one message"
     kind: Kind = "scale"
     better: Better = "lower"
-    settings: tuple[str, ...] = ("",)
     budgets: tuple[Budget, ...] = (Budget(of=ITSELF, at_most=3),)
     messages: int = 20
-
-    def prepare(self, _ground: Ground) -> None:
-        """Nothing to install: it is Fleet's own code."""
 
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         workers, messages = max(10, ground.scaled(WORKERS)), max(5, ground.scaled(self.messages))
