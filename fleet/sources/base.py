@@ -65,7 +65,6 @@ class Surroundings:
 class Source(Protocol):
     """One queue to take messages from."""
 
-    name: str
     holds_groups: bool
     """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
     shows_in_order: bool

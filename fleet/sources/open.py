@@ -62,7 +62,6 @@ def open_publisher(uri: str, *, around: Surroundings | None = None) -> Publisher
 def _sqlite_source(asked: Asked) -> Source:
     address = sqlite_file.parse_address(asked.uri)
     return SqliteSource(
-        name=asked.name,
         path=address.path,
         queue=address.queue,
         visibility_ms=asked.visibility_ms,
@@ -77,7 +76,6 @@ def _sqlite_publisher(uri: str, around: Surroundings) -> Publisher:
 
 def _own_source(asked: Asked) -> Source:
     return own.OwnSource(
-        name=asked.name,
         queue=own.name_of(asked.uri),
         visibility_ms=asked.visibility_ms,
         redis_url=asked.around.redis_url,
@@ -115,7 +113,6 @@ def _nats_source(asked: Asked) -> Source:
     from fleet.sources.nats.source import NatsSource
 
     return NatsSource(
-        name=asked.name,
         address=nats_address.parse_address(asked.uri),
         visibility_ms=asked.visibility_ms,
         clock=asked.around.clock,
@@ -131,9 +128,7 @@ def _nats_publisher(uri: str, _around: Surroundings) -> Publisher:
 def _activemq_source(asked: Asked) -> Source:
     from fleet.sources.activemq.source import ActiveMqSource
 
-    return ActiveMqSource(
-        name=asked.name, address=activemq_address.parse_address(asked.uri), visibility_ms=asked.visibility_ms
-    )
+    return ActiveMqSource(address=activemq_address.parse_address(asked.uri), visibility_ms=asked.visibility_ms)
 
 
 def _activemq_publisher(uri: str, _around: Surroundings) -> Publisher:

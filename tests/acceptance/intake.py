@@ -29,7 +29,6 @@ from fleet.state.warnings import Warnings
 class SourceWithoutGroups:
     """A queue that would show the rest of a group while an older message of it is delayed."""
 
-    name = "q"
     holds_groups = False
     shows_in_order = True
     is_looked_into = False

@@ -15,7 +15,7 @@ HEARTBEAT_MS = 1000
 
 
 def source_of(uri: str, heartbeat_ms: int = 5000) -> ActiveMqSource:
-    return ActiveMqSource(name="q", address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
+    return ActiveMqSource(address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
 
 
 async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 0) -> None:

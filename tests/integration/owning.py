@@ -45,7 +45,6 @@ class HandClock:
 class HeldSource:
     """A poll of it returns when the test says what; until then it hangs, like a connection that went silent."""
 
-    name = "q"
     holds_groups = True
     shows_in_order = True
     is_looked_into = False

@@ -119,7 +119,7 @@ from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.activemq.address import parse_address
 
 async def main():
-    source = ActiveMqSource(name="q", address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=1000)
+    source = ActiveMqSource(address=parse_address(sys.argv[1]), visibility_ms=1000, heartbeat_ms=1000)
     await source.open()
     print(len(await source.poll(2, 5000)), flush=True)
     await asyncio.Event().wait()

@@ -174,7 +174,7 @@ async def test_who_loses_its_lease_closes_its_connection_to_activemq_and_another
 
         def source() -> HeldSource:
             address = parse_address(activemq_server.uri(queue, port=line.port))
-            return cast(HeldSource, ActiveMqSource(name="q", address=address, visibility_ms=600_000))
+            return cast(HeldSource, ActiveMqSource(address=address, visibility_ms=600_000))
 
         publisher = ActiveMqPublisher(address=parse_address(activemq_server.uri(queue)))
         await publisher.open()
@@ -195,7 +195,7 @@ async def test_who_loses_its_lease_closes_its_connection_to_activemq_and_another
             await eventually(lambda: "lost the lease on queue q" in caplog.text)
             owning.rooms.looks.put_nowait(None)
             await eventually(lambda: line.connections == 0)
-            heir = ActiveMqSource(name="q", address=parse_address(activemq_server.uri(queue)), visibility_ms=600_000)
+            heir = ActiveMqSource(address=parse_address(activemq_server.uri(queue)), visibility_ms=600_000)
             await heir.open()
             assert len(await heir.poll(3, 5000)) == 3
             await heir.close()

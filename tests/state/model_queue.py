@@ -35,7 +35,6 @@ class ModelQueue:
     now_ms: int
     sent: list[Sent] = field(default_factory=list)
 
-    name = "q"
     shows_in_order = True
     is_looked_into = False
     gives_few_groups = False

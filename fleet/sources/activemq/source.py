@@ -44,8 +44,7 @@ class ActiveMqSource:
     is_looked_into = False
     gives_few_groups = False
 
-    def __init__(self, *, name: str, address: Address, visibility_ms: int, heartbeat_ms: int = HEARTBEAT_MS) -> None:
-        self.name = name
+    def __init__(self, *, address: Address, visibility_ms: int, heartbeat_ms: int = HEARTBEAT_MS) -> None:
         self.visibility_ms = visibility_ms
         self.crash_wait_ms = _SIGNS_OF_LIFE * heartbeat_ms
         self._address = address

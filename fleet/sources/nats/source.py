@@ -44,8 +44,7 @@ class NatsSource:
     is_looked_into = False
     gives_few_groups = False
 
-    def __init__(self, *, name: str, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
-        self.name = name
+    def __init__(self, *, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.visibility_ms = visibility_ms
         # The last owner may live and close, and what it gives back in the end may wait for its whole ack wait then.
         self.crash_wait_ms = visibility_ms + round((_OVER_S + _CLOSE_S) * 1000)

@@ -77,8 +77,7 @@ class OwnSource:
     gives_few_groups = False
     crash_wait_ms = 0
 
-    def __init__(self, *, name: str, queue: str, visibility_ms: int, redis_url: str) -> None:
-        self.name = name
+    def __init__(self, *, queue: str, visibility_ms: int, redis_url: str) -> None:
         self.visibility_ms = visibility_ms
         self._queue_name = queue
         self._redis_url = redis_url

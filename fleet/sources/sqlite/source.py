@@ -40,9 +40,8 @@ class SqliteSource:
     crash_wait_ms = 0
 
     def __init__(
-        self, *, name: str, path: Path, queue: str, visibility_ms: int, clock: Clock, busy_timeout_ms: int = 10_000
+        self, *, path: Path, queue: str, visibility_ms: int, clock: Clock, busy_timeout_ms: int = 10_000
     ) -> None:
-        self.name = name
         self.visibility_ms = visibility_ms
         self._file = QueueFile(path=path, queue=queue, clock=clock, busy_timeout_ms=busy_timeout_ms)
         self._leases = Leases(file=self._file)

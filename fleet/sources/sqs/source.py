@@ -52,7 +52,7 @@ class SqsSource:
     ) -> None:
         if visibility_ms > MAX_VISIBILITY_S * 1000:
             raise InvalidConfig(f"visibility timeout of SQS queue {name} is over {MAX_VISIBILITY_S} s")
-        self.name = name
+        self._name = name
         self.holds_groups = self.shows_in_order = self.gives_few_groups = address.is_fifo
         self._visibility_s = _seconds(visibility_ms)
         self.visibility_ms = self._visibility_s * 1000
@@ -70,7 +70,7 @@ class SqsSource:
 
     async def open(self) -> None:
         if self._threads is None:
-            self._threads = DaemonThreads(name=f"sqs-{self.name}", most=self._settlers)
+            self._threads = DaemonThreads(name=f"sqs-{self._name}", most=self._settlers)
         try:
             facts = await asyncio.wrap_future(self._threads.submit(self._queue.connect))
         except BaseException:
@@ -81,7 +81,7 @@ class SqsSource:
         self.holds_groups = self.shows_in_order = self.gives_few_groups = facts.is_fifo
         if self._polls is None:
             self._polls = LongPolls(
-                name=self.name,
+                name=self._name,
                 connections=self._connections,
                 receive=self._receive,
                 give_back=self._give_back,
@@ -92,7 +92,7 @@ class SqsSource:
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         if self._polls is None:
-            raise SourceUnavailable(f"SQS queue {self.name} is not open")
+            raise SourceUnavailable(f"SQS queue {self._name} is not open")
         return await self._polls.poll(max_messages, wait_ms)
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
@@ -154,7 +154,7 @@ class SqsSource:
             self._show_after([(one.handle.partition(".")[2], 0) for one in received])
         except SourceError as error:
             log.info("%d messages of %s show again when their visibility timeout ends: %s",
-                     len(received), self.name, error)  # fmt: skip
+                     len(received), self._name, error)  # fmt: skip
 
     def _show_after(self, chunk: Sequence[tuple[str, int]]) -> list[bool]:
         return self._queue.show_after(chunk)
@@ -191,7 +191,7 @@ class SqsSource:
 
     def _open_threads(self) -> DaemonThreads:
         if self._threads is None:
-            raise SourceUnavailable(f"SQS queue {self.name} is not open")
+            raise SourceUnavailable(f"SQS queue {self._name} is not open")
         return self._threads
 
 

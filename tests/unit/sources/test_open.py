@@ -10,11 +10,13 @@ from fleet.sources.open import open_publisher, open_source
 
 def test_a_source_is_known_by_its_queue_name() -> None:
     source = open_source("orders", "sqlite:///q.db?queue=a", 1234)
-    assert (source.name, source.visibility_ms, source.holds_groups) == ("orders", 1234, True)
+    assert (source.visibility_ms, source.holds_groups) == (1234, True)
+    with pytest.raises(InvalidConfig, match="of queue orders must"):
+        open_source("orders", "sqlite:///q.db?queue=a", 0)
 
 
 def test_the_scheme_is_read_in_any_case() -> None:
-    assert open_source("orders", "SQLite:///q.db?queue=a", 1).name == "orders"
+    assert open_source("orders", "SQLite:///q.db?queue=a", 1).holds_groups
 
 
 @pytest.mark.parametrize("uri", ["kafka://user:secret@host/topic", "q.db", ""])

@@ -62,12 +62,7 @@ def test_an_address_shows_neither_user_nor_password() -> None:
 def test_the_scheme_leads_to_the_adapter() -> None:
     source = open_source("orders", "stomp://mq/o", 1234)
     assert isinstance(source, ActiveMqSource)
-    assert (source.name, source.visibility_ms, source.holds_groups, source.crash_wait_ms) == (
-        "orders",
-        1234,
-        False,
-        15_000,
-    )
+    assert (source.visibility_ms, source.holds_groups, source.crash_wait_ms) == (1234, False, 15_000)
     assert isinstance(open_publisher("stomp://mq/o"), ActiveMqPublisher)
 
 

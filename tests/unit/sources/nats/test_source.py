@@ -71,14 +71,9 @@ def test_what_is_shown_of_an_address_has_no_secret() -> None:
         assert "s3cret" not in f"{address!r} {address} {address.server} {open_source('q', uri, 1000)!r}"
 
 
-def test_a_source_is_known_by_its_name_and_holds_no_groups() -> None:
+def test_a_new_owner_waits_for_an_ack_wait_and_more_as_no_group_is_held() -> None:
     source = open_source("orders", "NATS://host/S/C", 1234)
-    assert (source.name, source.visibility_ms, source.crash_wait_ms, source.holds_groups) == (
-        "orders",
-        1234,
-        1234 + 2900,
-        False,
-    )
+    assert (source.visibility_ms, source.crash_wait_ms, source.holds_groups) == (1234, 1234 + 2900, False)
 
 
 def test_the_library_is_loaded_only_for_a_queue_that_needs_it() -> None:

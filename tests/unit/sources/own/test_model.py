@@ -34,7 +34,7 @@ class Hands:
 async def _run(steps: list[Step]) -> None:
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:
         hands = Hands()
-        source = OwnSource(name="q", queue="q", visibility_ms=VISIBILITY_MS, redis_url="unused")
+        source = OwnSource(queue="q", visibility_ms=VISIBILITY_MS, redis_url="unused")
         publisher = OwnPublisher(queue="q", redis_url="unused")
         source.attach(client)
         publisher.attach(client)

@@ -52,7 +52,6 @@ class World:
     @asynccontextmanager
     async def source(self, *, queue: str = "q", visibility_ms: int = 30_000) -> AsyncIterator[SqliteSource]:
         source = SqliteSource(
-            name=queue,
             path=self.path,
             queue=queue,
             visibility_ms=visibility_ms,
