@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from fleet.errors import InvalidConfig
+from fleet.kinds import KIND_OF
 from fleet.message import DEFAULT_POOL, MAX_NAME_CHARACTERS
 from fleet.sign import Signer
 
@@ -25,7 +26,6 @@ MIN_CAPACITY = 50
 MAX_VISIBILITY_S = 43_200  # SQS allows no more than 12 h
 MAX_NUMBER = 1_000_000_000  # far above any use, far below what a Lua number counts exactly
 MAX_QUEUE_NAME_CHARACTERS = 512  # a queue without a name is known by its URI
-KNOWN_SCHEMES = frozenset({"http", "https", "sqs", "nats", "stomp", "sqlite", "fleet"})
 
 _ROUTER_FIELDS = frozenset({"queues", "connections", "processingPools"})
 _QUEUE_FIELDS = frozenset({"queueName", "queueUri", "connections", "visibilityTimeout"})
@@ -211,8 +211,8 @@ def _queue(root: _Reader, item: object, path: str, connections: int) -> QueueCon
     elif (flaw := _flaw_of_uri(uri)) is not None:
         root.problems.append(f"{path}queueUri: {flaw}")
         uri = ""
-    elif (scheme := urlsplit(uri).scheme) not in KNOWN_SCHEMES:
-        root.remarks.append(f"{path}queueUri: unknown kind of queue {_shown(scheme)}{nearest(scheme, KNOWN_SCHEMES)}")
+    elif (scheme := urlsplit(uri).scheme) not in KIND_OF:
+        root.remarks.append(f"{path}queueUri: unknown kind of queue {_shown(scheme)}{nearest(scheme, KIND_OF)}")
     identity = name or bare_uri(uri)
     # Names become Redis hash tags, which end at the first brace.
     if len(identity) > MAX_QUEUE_NAME_CHARACTERS or "{" in identity or "}" in identity:

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fleet.errors import InvalidConfig
+from fleet.kinds import SCHEMES
 
 SCHEDULER = "dispatch-scheduler"
 """The prefix of seed 004's properties: a table of fleet.toml too, with their own names."""
-_URIS_OF: Mapping[str, tuple[str, ...]] = {
-    "EMBEDDED": ("sqlite:",),
-    "SQS": ("sqs:", "http:", "https:"),
-    "ACTIVEMQ": ("stomp:",),
-}
+_KINDS: Mapping[str, str] = {"EMBEDDED": "sqlite", "SQS": "sqs", "ACTIVEMQ": "activemq"}
 
 
 def name_queue(values: dict[tuple[str, str], Any], *, base: Path) -> None:
@@ -25,6 +22,7 @@ def name_queue(values: dict[tuple[str, str], Any], *, base: Path) -> None:
     if kind == "EMBEDDED" and ("feed", "queue_url") not in values:
         file = base / (values.get(("feed", "embedded_db_path")) or values["", "data_dir"] / "dispatch-queue.db")
         values["feed", "queue_url"] = f"sqlite:///{file}?queue=dispatch"
-    if not str(values.get(("feed", "queue_url"), "")).lower().startswith(_URIS_OF[kind]):
-        wanted = " or ".join(f"{prefix}//…" for prefix in _URIS_OF[kind])
+    schemes = SCHEMES[_KINDS[kind]]
+    if not str(values.get(("feed", "queue_url"), "")).lower().startswith(tuple(f"{scheme}:" for scheme in schemes)):
+        wanted = " or ".join(f"{scheme}://…" for scheme in schemes)
         raise InvalidConfig(f"[feed] queue_type is {kind}: queue_url must be {wanted}")

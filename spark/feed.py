@@ -18,6 +18,7 @@ from fleet.errors import Fenced, FleetError, InvalidConfig, SparkGone
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import JobStore, open_store
 from fleet.settings import Settings
+from fleet.sources.open import adapter_of
 from fleet.words import number
 from spark.cluster import end_with_spark_submit, is_local, submitted
 from spark.lead import Lead
@@ -293,7 +294,7 @@ def _refuse_what_only_this_machine_has(settings: Settings, spark: Spark, store: 
         raise InvalidConfig(f"executors at {spark.master} see no file of this machine: [database] url, postgresql://…")
     if settings.redis.url.startswith("unix:"):
         raise InvalidConfig(f"executors at {spark.master} see no socket of this machine: [redis] url, redis://…")
-    if settings.feed.queue_url.lower().startswith("sqlite:"):
+    if adapter_of(settings.feed.queue_url).kept_in == "file":
         raise InvalidConfig(f"executors at {spark.master} see no file of this machine: [feed] queue_url, fleet://…")
 
 

@@ -23,7 +23,7 @@ from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
-from fleet.sources.own import source as own
+from fleet.sources.own.address import is_own, name_of
 from fleet.state.connect import Client, connect
 from fleet.state.keys import FleetKeys
 from fleet.state.own_queue import OwnQueue
@@ -31,7 +31,7 @@ from fleet.state.registry import Registry
 from fleet.state.totals import Tally
 from fleet.state.tracked import which_are_tracked
 from spark.aside import begun
-from spark.sources.send import PRODUCER, is_own
+from spark.sources.send import PRODUCER
 
 T = TypeVar("T")
 PATIENCE_S = 300.0
@@ -158,7 +158,7 @@ class Lead:
     def shut_others_out(self, uri: str) -> None:
         """Let the queue know of our fence before we need it."""
         if is_own(uri):
-            self._ask(OwnQueue(self._opened(), own.name_of(uri)).send([], producer=PRODUCER, epoch=self.fence))
+            self._ask(OwnQueue(self._opened(), name_of(uri)).send([], producer=PRODUCER, epoch=self.fence))
 
     def depth(self, uri: str) -> tuple[int, float | None]:
         """Messages in the queue, those under way included, and the age of the oldest; None where it does not say."""
@@ -168,7 +168,7 @@ class Lead:
         """The age of the oldest message, those under way included: exact, or None."""
         if not is_own(uri):
             return self.depth(uri)[1]
-        found = self._ask(OwnQueue(self._opened(), own.name_of(uri)).contents(look=_LOOK))
+        found = self._ask(OwnQueue(self._opened(), name_of(uri)).contents(look=_LOOK))
         return found.oldest_ms / 1000 if found.is_whole else None
 
     def memory_share(self) -> float:

@@ -34,7 +34,7 @@ from fleet.operate.send import (
     send as send_drafts,
 )
 from fleet.settings import Settings
-from fleet.sources.own.source import PREFIX
+from fleet.sources.open import adapter_of
 
 T = TypeVar("T")
 
@@ -176,7 +176,9 @@ def _uri(context: click.Context, queue: str | None, wait_s: float) -> str:
         coming.wait_until(lambda: ask(is_served(settings, name)))
         return uri
     # What an adapter needs beside its URI comes from the settings too.
-    if queue.lower().startswith(PREFIX):
+    adapter = adapter_of(queue)
+    if adapter.kept_in == "redis":
+        adapter.parse(queue)  # no fleet that comes up makes a wrong URI right
         coming.wait_for(lambda: settings_of(context))
     else:
         settings_without_redis(context)

@@ -10,7 +10,7 @@ from fleet.cli.table import show_json
 from fleet.errors import FleetError
 from fleet.operate import views
 from fleet.operate.send import uri_of_queue
-from fleet.sources.own import source as own
+from fleet.sources.own import address as own
 from fleet.state.connect import Client
 from fleet.state.own_queue import OwnQueue
 from fleet.words import number
@@ -53,8 +53,8 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
 
 async def _own_name(client: Client, name: str) -> str:
     uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
-    if not uri.lower().startswith(own.PREFIX):
-        raise FleetError(f"{name} is no queue of our own ({own.PREFIX}NAME): purge it with its broker's own tools")
+    if not own.is_own(uri):
+        raise FleetError(f"{name} is no queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools")
     return own.name_of(uri)
 
 

@@ -36,6 +36,7 @@ from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, Serv
 from fleet.sources import ulid
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source
+from fleet.sources.own.address import uri_of
 from fleet.words import number
 
 QUEUE, POOL, SUBSCRIPTION = "dispatch", "DEMO", "demo"
@@ -81,7 +82,7 @@ def demo(
 
 def _router_file(folder: Path) -> Path:
     file = folder / "router.json"
-    queues = [{"queueName": QUEUE, "queueUri": f"fleet://{QUEUE}"}]
+    queues = [{"queueName": QUEUE, "queueUri": uri_of(QUEUE)}]
     pools = [{"code": POOL, "concurrency": CONCURRENCY}]
     file.write_text(json.dumps({"queues": queues, "processingPools": pools}, indent=2) + "\n", encoding="utf-8")
     return file
@@ -93,7 +94,7 @@ def _settings_file(folder: Path, *, redis_url: str, port: int) -> Path:
         "redis": {"url": redis_url},
         "config": {"source": str(folder / "router.json")},
         "server": {"host": "127.0.0.1", "port": port},
-        "feed": {"queue_url": f"fleet://{QUEUE}", "window": _WINDOW, "shards": 2, "poll_interval_s": 0.1},
+        "feed": {"queue_url": uri_of(QUEUE), "window": _WINDOW, "shards": 2, "poll_interval_s": 0.1},
     }
     lines = [f"data_dir = {json.dumps(str(folder))}"]
     for name, values in sections.items():
@@ -251,7 +252,7 @@ class _Demo:
     async def _source_is_empty(self) -> bool:
         """Whether the last acknowledgements reach the queue, too."""
         around = Surroundings(redis_url=self._settings.redis.url, sqs_endpoint="")
-        source = open_source(QUEUE, f"fleet://{QUEUE}", 1000, around=around)
+        source = open_source(QUEUE, uri_of(QUEUE), 1000, around=around)
         await source.open()
         try:
             async with asyncio.timeout(_STUCK_AFTER_S):

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from fleet import config_sources
 from fleet.config_sources import Fetch
@@ -22,7 +21,8 @@ from fleet.local.supervise import Program, Supervisor, child_environment, fleet_
 from fleet.local.up_feed import UpFeed
 from fleet.server.door import Tokens, listen
 from fleet.settings import ConfigSettings, RedisSettings, Settings
-from fleet.sources.own import source as own
+from fleet.sources.own import address as own
+from fleet.sources.sqlite import address as sqlite
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.url import safe_url
@@ -92,18 +92,14 @@ def _with_source(config: ConfigSettings, source: str) -> ConfigSettings:
 def _own_feed_queue(settings: Settings) -> str:
     """What the default fleet reads to deliver dispatch jobs too. Addresses of other queues may hold secrets."""
     uri = settings.feed.queue_url
-    return uri if settings.feed.enabled and uri.startswith(own.PREFIX) else ""
+    return uri if settings.feed.enabled and own.is_own(uri) else ""
 
 
 def router_config(*, queue: str, file: Path, jobs_at: str = "") -> str:
-    queues = [{"queueName": queue, "queueUri": queue_uri(queue=queue, file=file)}]
+    queues = [{"queueName": queue, "queueUri": sqlite.uri_of(sqlite.QueueAddress(file, queue))}]
     if jobs_at:
         queues.append({"queueName": own.name_of(jobs_at), "queueUri": jobs_at})
     return json.dumps({"queues": queues, "processingPools": []}, indent=2) + "\n"
-
-
-def queue_uri(*, queue: str, file: Path) -> str:
-    return f"sqlite:///{quote(str(file))}?queue={quote(queue)}"
 
 
 class OwnRedis:

@@ -8,27 +8,21 @@ gave back, of which pool it was, and not whom it was for.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from fleet.config import QueueConfig, RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_POOL, decode
-from fleet.sources.own.source import name_of
-from fleet.sources.sqlite.file import parse_address
-from fleet.sources.sqlite.file import translated as translated_file
+from fleet.sources.open import adapter_for
 from fleet.state.breakers import BreakerView, SharedBreakers
 from fleet.state.connect import Client, translated
 from fleet.state.entry import unpack
 from fleet.state.keys import PoolKeys
-from fleet.state.own_queue import OwnQueue
 from fleet.state.queue import Queue
 
 _WITHIN_S = 2.0
@@ -38,14 +32,6 @@ _MESSAGES = 1000
 _BODY_BYTES = 4 * 1024 * 1024
 """… and of a queue no more once its bodies were that long."""
 _AT_ONCE = 8
-_BUSY_S = 0.5
-# What was given back last first: its groups are those that are ready last.
-_BODIES = """
-SELECT b.broker_id, b.body
-  FROM queues q CROSS JOIN groups g ON g.queue = q.queue
-  CROSS JOIN messages m ON m.grp = g.grp
-  JOIN bodies b ON b.seq = m.seq
- WHERE q.name = ? ORDER BY g.ready_at_ms DESC LIMIT ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +134,20 @@ class _Sample:
         self.is_whole = False
 
     async def _queue(self, queue: QueueConfig) -> None:
-        match queue.scheme:
-            case "sqlite":
-                found, is_whole = await asyncio.to_thread(_bodies, queue.uri)
-                for broker_id, body in found:
-                    self._saw_body(queue.name, broker_id, body)
-                self.is_whole = self.is_whole and is_whole
-            case "fleet":
-                seen = length = 0
-                async for number, body in OwnQueue(self._client, name_of(queue.uri)).bodies():
-                    self._saw_body(queue.name, number, body)
-                    seen += 1
-                    length += len(body)
-                    if seen == _MESSAGES or length >= _BODY_BYTES:
-                        self.is_whole = False
-                        return
-            case _:
-                self.is_whole = False
-                async for page in Queue(self._client, queue.name).hidden():
-                    self.perhaps.update(one.pool for one in page)
-                    return  # some hundred
+        adapter = adapter_for(queue.scheme)
+        if adapter is None or adapter.look is None:
+            self.is_whole = False
+            async for page in Queue(self._client, queue.name).hidden():
+                self.perhaps.update(one.pool for one in page)
+                return  # some hundred
+            return
+        seen = length = 0
+        address = adapter.parse(queue.uri)
+        async for broker_id, body in adapter.look.bodies(self._client, address, _MESSAGES, _BODY_BYTES):
+            self._saw_body(queue.name, broker_id, body)
+            seen += 1
+            length += len(body)
+        self.is_whole = self.is_whole and seen < _MESSAGES and length < _BODY_BYTES
 
     def _saw_body(self, queue: str, broker_id: str, body: bytes) -> None:
         try:
@@ -180,20 +160,3 @@ class _Sample:
     def _saw(self, queue: str, broker_id: str, target: str, pool: str) -> None:
         if (origin := origin_of(target)) in self._origins:
             self._found[queue, broker_id] = origin, pool
-
-
-def _bodies(uri: str) -> tuple[list[tuple[str, bytes]], bool]:
-    """Some of them, and whether these are all."""
-    address = parse_address(uri)
-    found: list[tuple[str, bytes]] = []
-    if not address.path.exists():
-        return found, True
-    length = 0
-    url = f"file:{quote(str(address.path))}?mode=ro"
-    with translated_file(address.path), closing(sqlite3.connect(url, uri=True, timeout=_BUSY_S)) as db:
-        for broker_id, body in db.execute(_BODIES, (address.queue, _MESSAGES)):
-            found.append((broker_id, body))
-            length += len(body)
-            if length >= _BODY_BYTES:
-                return found, False
-    return found, len(found) < _MESSAGES

@@ -69,7 +69,7 @@ class Explainer:
         return await self._unknown(subject)
 
     def _unseen(self) -> list[QueueConfig]:
-        queues = (queue for queue in self.config.queues if queue.scheme not in explain_source.LOOKED_INTO)
+        queues = (queue for queue in self.config.queues if not explain_source.can_be_looked_into(queue))
         return sorted(queues, key=lambda queue: queue.name)
 
     async def _with_what_it_is_behind(self, explained: Explanation) -> Explanation:

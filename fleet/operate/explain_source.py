@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from fleet.config import RouterConfig
+from fleet.config import QueueConfig, RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_POOL
 from fleet.operate.explanation import Explanation
 from fleet.operate.status import is_off
-from fleet.sources.own import look as own_look
-from fleet.sources.own.source import name_of
-from fleet.sources.sqlite import look as sqlite_look
-from fleet.sources.sqlite.look import AtSource
+from fleet.sources.adapter import AtSource
+from fleet.sources.open import adapter_for
 from fleet.state import groups, observe, present
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.words import at, number
 
-LOOKED_INTO = frozenset({"fleet", "sqlite"})
-"""Kinds of queues that show a message to who only looks. The others show it to who takes it."""
+
+def can_be_looked_into(queue: QueueConfig) -> bool:
+    """Whether its messages can be inspected without receiving them."""
+    adapter = adapter_for(queue.scheme)
+    return adapter is not None and adapter.look is not None
 
 
 async def look(
@@ -29,22 +28,16 @@ async def look(
 ) -> Explanation | None:
     """None where no queue that can be looked into has it."""
     for queue in sorted(config.queues, key=lambda queue: queue.name):
-        if queue.scheme not in LOOKED_INTO:
+        adapter = adapter_for(queue.scheme)
+        if adapter is None or adapter.look is None:
             continue
         try:
-            if queue.scheme == "fleet":
-                found = await own_look.find(client, name_of(queue.uri), subject)
-            else:
-                found = await asyncio.to_thread(_find, queue.uri, subject)
+            found = await adapter.look.find(client, adapter.parse(queue.uri), subject)
         except FleetError as error:
             return Explanation(subject, "UNKNOWN", f"queue {queue.name} to be readable", None, [f"{error}."])
         if found is not None and pool in (None, pool_of(config, found)):
             return await _explain(client, config, subject, queue.name, found, now_ms)
     return None
-
-
-def _find(uri: str, subject: str) -> AtSource | None:
-    return sqlite_look.find_message(uri, subject) or sqlite_look.find_group(uri, subject)
 
 
 def pool_of(config: RouterConfig, found: AtSource) -> str:

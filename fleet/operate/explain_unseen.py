@@ -1,4 +1,4 @@
-"""What can be said of messages in queues that show one only to who takes it: SQS, NATS, ActiveMQ."""
+"""What can be said of messages in queues that cannot be looked into: they show one only to whoever takes it."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fleet.clock import Clock
 from fleet.config import QueueConfig
 from fleet.operate.views import AskDepths, DepthNow, queue_depths
+from fleet.sources.open import adapter_for
 
 LOCAL_MS = 1000.0
 REMOTE_MS = 10_000.0
-_LOCAL = frozenset({"sqlite", "fleet"})
 
 
 class Depths:
@@ -35,7 +35,9 @@ class Depths:
 
     def _is_due(self, queue: QueueConfig, now_ms: float) -> bool:
         asked_ms, _ = self._known.get(_key(queue), (float("-inf"), None))
-        return now_ms - asked_ms >= (LOCAL_MS if queue.scheme in _LOCAL else REMOTE_MS)
+        adapter = adapter_for(queue.scheme)
+        is_local = adapter is not None and adapter.is_local
+        return now_ms - asked_ms >= (LOCAL_MS if is_local else REMOTE_MS)
 
 
 def _key(queue: QueueConfig) -> tuple[str, str]:

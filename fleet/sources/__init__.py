@@ -1,1 +1,1 @@
-"""Where messages come from: one file per kind of queue, one conformance suite for all."""
+"""Where messages come from: a folder for each kind of queue with one adapter, and one conformance suite for all."""

@@ -9,13 +9,11 @@ import math
 from fleet.config import QueueConfig
 from fleet.errors import FleetError, InvalidConfig
 from fleet.sources.base import Checked
-from fleet.sources.open import OpenSource, open_source
+from fleet.sources.open import OpenSource, adapter_for, open_source
 
 log = logging.getLogger("fleet.sources")
 
 WITHIN_S = 5.0
-_WITHOUT_VISIBILITY = frozenset({"stomp"})
-"""Kinds of queues in which a message is its connection's until that ends."""
 
 
 def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> str:
@@ -29,7 +27,10 @@ def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> 
 
 def haste_of(queue: QueueConfig, ttl_ms: int) -> str:
     """Why its visibility timeout is too short for a fleet whose leases last so long; '' if it is not."""
-    if queue.scheme in _WITHOUT_VISIBILITY or queue.visibility_timeout_s * 1000 >= 2 * ttl_ms:
+    if queue.visibility_timeout_s * 1000 >= 2 * ttl_ms:
+        return ""
+    adapter = adapter_for(queue.scheme)
+    if adapter is not None and not adapter.has_visibility_timeout:
         return ""
     return (
         f"visibilityTimeout is {queue.visibility_timeout_s} s, less than twice lease.ttl_ms ({ttl_ms / 1000:g} s):"

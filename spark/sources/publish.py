@@ -18,8 +18,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from fleet import failpoint
 from fleet.errors import Fenced, FleetError, SparkGone
+from fleet.sources.own.address import is_own
 from spark import schemas
-from spark.sources.send import BATCH, Destination, Row, Sender, Sent, is_own
+from spark.sources.send import BATCH, Destination, Row, Sender, Sent
 
 FAILPOINT = "feed-publishing"
 _FENCED = "fenced"

@@ -13,7 +13,7 @@ from fleet.jobs.app_key import token_maker
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked
 from fleet.sources.base import Never, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher
-from fleet.sources.own import source as own
+from fleet.sources.own.address import is_own, name_of
 from fleet.state.connect import Client, connect
 from fleet.state.own_queue import NewMessage, OwnQueue
 
@@ -157,7 +157,7 @@ class _OwnLine:
 
     async def send(self, messages: Sequence[Outgoing]) -> _Counts:
         assert self._client is not None
-        queue = OwnQueue(self._client, own.name_of(self._to.uri))
+        queue = OwnQueue(self._client, name_of(self._to.uri))
         new = [NewMessage(m.body, m.group or "", m.dedup_id or "") for m in messages]
         numbers = await queue.send(new, dedup_ms=self._to.dedup_ms, producer=PRODUCER, epoch=self._to.fence)
         seen = numbers.count("")
@@ -172,7 +172,3 @@ class _OwnLine:
 def _publisher_of(to: Destination) -> Publisher:
     around = Surroundings(redis_url=to.redis_url, sqs_endpoint=to.sqs_endpoint)
     return open_publisher(to.uri, around=around)
-
-
-def is_own(uri: str) -> bool:
-    return uri.lower().startswith(own.PREFIX)

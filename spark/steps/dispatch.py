@@ -13,11 +13,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Row
 
 from fleet import failpoint
+from fleet.sources.own.address import is_own
 from fleet.state.registry import NEARLY_FULL
 from spark.room import Room, room_for
 from spark.sources.ledger import Due, Epoch, Refused
 from spark.sources.publish import publish_claims
-from spark.sources.send import Destination, is_own
+from spark.sources.send import Destination
 from spark.steps.setup import Setup, spark_errors
 from spark.transforms.plan import Limits, plan
 

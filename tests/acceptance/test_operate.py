@@ -19,6 +19,7 @@ from typing import Any
 from fleet.letter import skipped
 from fleet.operate.journal import Start, read
 from fleet.sources.sqlite import look as sqlite_look
+from fleet.sources.sqlite.address import parse_address
 from fleet.state import groups
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
@@ -198,7 +199,7 @@ def test_a_group_that_waits_is_explained_released_skipped_and_replayed(tmp_path:
         assert document(stage, "dead", "list") == []
         found = explained(stage, "message-0000000", "BEHIND_AT_SOURCE")
         assert "message-0000001" in found["waitsFor"], "it stands behind the others now"
-        at_source = sqlite_look.find_message(stage.queue_uri, "message-0000000")
+        at_source = sqlite_look.find_message(parse_address(stage.queue_uri), "message-0000000")
         assert at_source is not None
         assert at_source.message is not None
         assert at_source.message.auth_token == "sesame", "what is not shown is sent again"

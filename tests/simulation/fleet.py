@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -17,7 +18,9 @@ import fleet.state.connect
 import workers.main
 from fleet.errors import InvalidConfig, StateUnavailable
 from fleet.settings import ConfigSettings, HttpSettings, LeaseSettings, RedisSettings, Settings, WorkerSettings
+from fleet.sources.adapter import Adapter, Asked
 from fleet.sources.base import Surroundings
+from fleet.sources.open import _load
 from tests.simulation.endpoint import Endpoints, SimulatedHttp
 from tests.simulation.loop import Loop, Process
 from tests.simulation.network import Network
@@ -152,9 +155,6 @@ class Fleet:
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         connect = connecting(self._loop, self._network, self._redis)
-        adapters = dict(opening._ADAPTERS)
-        for scheme in ("https", "http", "sqs", "nats", "stomp"):
-            adapters[scheme] = opening._Adapter(self._model_source, opening._ADAPTERS[scheme].publisher)
         around = opening._around
         opening.surround(Surroundings(redis_url=URL))
         crashes = _Crashes(self._loop, self._on_crash)
@@ -168,7 +168,7 @@ class Fleet:
                 mock.patch.object(workers.main, "tame_collector", _nothing),
                 mock.patch.object(workers.main, "HttpClient", lambda **_: SimulatedHttp(self._endpoints)),
                 mock.patch.object(coordinator.syncer.sync, "_fetch_url", self._fetch),
-                mock.patch.object(opening, "_ADAPTERS", adapters),
+                mock.patch.object(opening, "_load", self._load),
                 in_line(),
             ):
                 yield
@@ -182,7 +182,11 @@ class Fleet:
             raise InvalidConfig(f"{url}: cannot be reached")
         return body
 
-    def _model_source(self, asked: opening.Asked) -> ModelSource:
+    def _load(self, kind: str) -> Adapter[Any]:
+        adapter = _load(kind)
+        return replace(adapter, source=self._model_source) if adapter.kept_in == "broker" else adapter
+
+    def _model_source(self, _address: object, asked: Asked) -> ModelSource:
         broker = self._brokers[asked.name]
         kind = _SOURCES[asked.name.rstrip("0123456789")]
         return kind(

@@ -19,7 +19,7 @@ from fleet.errors import FleetError
 from fleet.message import Message, encode
 from fleet.sources.base import Outgoing
 from fleet.sources.own.source import OwnPublisher
-from fleet.sources.sqlite import file as sqlite_file
+from fleet.sources.sqlite.address import parse_address
 from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.state.pool import AWAY_GRACE_MS
 from fleet.state.scripts import names, script
@@ -367,7 +367,7 @@ class World:
         if plan.kind in ("sqlite", "own"):
             publisher: SqlitePublisher | OwnPublisher
             if plan.kind == "sqlite":
-                address = sqlite_file.parse_address(plan.uri)
+                address = parse_address(plan.uri)
                 publisher = SqlitePublisher(path=address.path, queue=address.queue, clock=SystemClock())
                 await publisher.open()
             else:

@@ -1,19 +1,21 @@
-"""Looking for one message, or one group, in a queue of our own: read-only, some hundred messages at a time.
+"""Looking into a queue of our own: read-only, some hundred messages at a time.
 
 There is no index on message ids, as only an operator asks for one: every body of the queue is looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from fleet.errors import InvalidMessage
 from fleet.message import Message, decode
-from fleet.sources.sqlite.look import AtSource
+from fleet.sources.adapter import AtSource
 from fleet.state.connect import Client
 from fleet.state.own_queue import OwnQueue
 
 
 async def find(client: Client, queue_name: str, subject: str) -> AtSource | None:
-    """A message by its id or its number, else the first one of a group."""
+    """A message by its id or its number, else the oldest of a group."""
     queue = OwnQueue(client, queue_name)
     async for number, body in queue.bodies():
         if number == subject or (subject.encode() in body and _id_of(body) == subject):
@@ -23,6 +25,15 @@ async def find(client: Client, queue_name: str, subject: str) -> AtSource | None
         return None
     body_of_head = await queue.body(head)
     return None if body_of_head is None else await _at_source(queue, head, body_of_head)
+
+
+async def bodies(client: Client, queue_name: str, most: int, most_bytes: int) -> AsyncIterator[tuple[str, bytes]]:
+    """In no order, page by page."""
+    async for number, body in OwnQueue(client, queue_name).bodies():
+        yield number, body
+        most, most_bytes = most - 1, most_bytes - len(body)
+        if most <= 0 or most_bytes <= 0:
+            return
 
 
 async def _at_source(queue: OwnQueue, number: str, body: bytes) -> AtSource | None:

@@ -1,4 +1,4 @@
-"""Queues of our own, `fleet://NAME`: in the Redis that holds the fleet's other state."""
+"""Taking messages out of a queue of our own, and putting them in: over the Redis that holds the fleet's other state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from urllib.parse import unquote
 
 from fleet.errors import (
     InvalidConfig,
@@ -20,6 +19,7 @@ from fleet.errors import (
 from fleet.message import MAX_NAME_CHARACTERS
 from fleet.sources.base import Depth, Held, Outgoing, Received, never
 from fleet.sources.halfway import told_half_way
+from fleet.sources.own.address import uri_of
 from fleet.state.connect import Client, connect
 from fleet.state.keys import OWN_QUEUE_CHANNEL
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
@@ -27,7 +27,6 @@ from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 from fleet.waiting import cancel
 
-PREFIX = "fleet://"
 MAX_DELAY_MS = 14 * 24 * 3600 * 1000
 FULL_AT = 0.9
 """Of Redis' memory: the rest is for what keeps messages moving."""
@@ -38,22 +37,12 @@ _BATCH, _BATCH_BYTES = 500, 1024 * 1024
 _HANDLE = re.compile(r"f1\.([0-9]{1,20})\.([0-9]{1,10})\.(.*)", re.DOTALL)
 
 
-def name_of(uri: str) -> str:
-    """The queue that a URI names."""
-    name = unquote(uri[len(PREFIX) :]) if uri.lower().startswith(PREFIX) else ""
-    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or set(name) & set("{}/?#@ "):
-        raise InvalidConfig(
-            f"{PREFIX}NAME needs a name of at most {MAX_NAME_CHARACTERS} characters without spaces, braces and / ? # @"
-        )
-    return name
-
-
 class _Connection:
     """To Redis, as an adapter needs it."""
 
     def __init__(self, *, name: str, redis_url: str) -> None:
         if not redis_url:
-            raise InvalidConfig(f"{PREFIX}{name} is kept in Redis: name one with --redis or FLEET_REDIS_URL")
+            raise InvalidConfig(f"{uri_of(name)} is kept in Redis: name one with --redis or FLEET_REDIS_URL")
         self._name = name
         self._url = redis_url
         self._client: Client | None = None

@@ -1,4 +1,4 @@
-"""The file that holds embedded queues: its address, its tables, its connections, its errors.
+"""The file that holds embedded queues: its tables, its connections, its errors.
 
 One file holds any number of queues. Every message belongs to a group; one that was sent without is a
 nameless group of one. A message has two rows, because they change in different ways:
@@ -21,13 +21,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from fleet.clock import Clock
-from fleet.errors import InvalidConfig, SourceError, SourceFull, SourceUnavailable
+from fleet.errors import SourceError, SourceFull, SourceUnavailable
 from fleet.sources.sqlite.clock import FileClock
 
 T = TypeVar("T")
@@ -77,33 +75,6 @@ TOUCHED = """CREATE TEMP TABLE touched (grp INTEGER, seq INTEGER, turn INTEGER, 
                                         PRIMARY KEY (grp, seq, turn)) WITHOUT ROWID"""
 ADD_HIDDEN = """INSERT INTO hidden (queue, until_ms, messages) VALUES (?, ?, ?)
                 ON CONFLICT DO UPDATE SET messages = messages + excluded.messages"""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueAddress:
-    path: Path
-    queue: str
-
-
-def parse_address(uri: str) -> QueueAddress:
-    """Read `sqlite:///path?queue=name`.
-
-    The path begins after the third slash: `sqlite:///data/q.db?queue=a` is `data/q.db` below the
-    working directory, `sqlite:////srv/q.db?queue=a` is `/srv/q.db`.
-    """
-    parts = urlsplit(uri)
-    if parts.netloc:
-        raise InvalidConfig(f"sqlite URI needs three slashes before its path (sqlite:///{parts.netloc}{parts.path})")
-    path = unquote(parts.path.removeprefix("/"))
-    options = parse_qs(parts.query, keep_blank_values=True)
-    names = options.pop("queue", [])
-    if not path or path.endswith("/") or "\0" in path or parts.fragment:
-        raise InvalidConfig("sqlite URI has no file (sqlite:///path?queue=name)")
-    if len(names) != 1 or not names[0]:
-        raise InvalidConfig("sqlite URI must name one queue (sqlite:///path?queue=name)")
-    if options:
-        raise InvalidConfig(f"sqlite URI has an unknown option: {', '.join(sorted(options))}")
-    return QueueAddress(Path(path), names[0])
 
 
 class QueueFile:

@@ -4,7 +4,7 @@ What a poll may give of a group is its oldest messages up to the first one that 
 is leased by moving its `visible_at_ms` into the future; nothing has to run for a lease to lapse.
 
 That future is one of the file's own time, which survives a restart of the machine and which no step of the wall
-clock moves (`sqlite_clock.py`).
+clock moves (`clock.py`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,42 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+import fleet.sources
+from fleet.config import parse_router_config
 from fleet.errors import InvalidConfig
-from fleet.operate.explain_source import LOOKED_INTO
-from fleet.sources.base import Surroundings
-from fleet.sources.open import open_publisher, open_source
+from fleet.kinds import KIND_OF, SCHEMES
+from fleet.sources.adapter import Adapter
+from fleet.sources.base import Publisher, Source, Surroundings
+from fleet.sources.open import adapter_for, open_publisher, open_source
+
+AROUND = Surroundings(redis_url="redis://127.0.0.1:1/0")
+URIS = {
+    "fleet": "fleet://q",
+    "http": "http://127.0.0.1:1/123456789012/q",
+    "https": "https://sqs.eu-west-1.amazonaws.com/123456789012/q",
+    "nats": "nats://h/s/c",
+    "sqlite": "sqlite:///q.db?queue=q",
+    "sqs": "sqs://eu-west-1/q",
+    "stomp": "stomp://h/q",
+}
+"""A good URI of each scheme."""
+HEAVY = ("boto3", "botocore", "nats", "stomp")
+
+
+def adapter(scheme: str) -> Adapter[Any]:
+    found = adapter_for(scheme)
+    assert found is not None
+    return found
+
+
+def opened(uri: str) -> tuple[Source, Publisher]:
+    return open_source("q", uri, 1000, around=AROUND), open_publisher(uri, around=AROUND)
 
 
 def test_a_source_is_known_by_its_queue_name() -> None:
@@ -33,10 +64,56 @@ def test_a_visibility_timeout_of_nothing_is_refused(visibility_ms: int) -> None:
         open_source("q", "sqlite:///q.db?queue=a", visibility_ms)
 
 
+# Kinds ---------------------------------------------------------------------------------------------
+
+
+def test_every_folder_with_an_adapter_is_a_kind_and_every_kind_has_one() -> None:
+    (here,) = fleet.sources.__path__
+    assert {file.parent.name for file in Path(here).glob("*/adapter.py")} == set(SCHEMES)
+    assert {file.parent.name for file in Path(here).glob("*/__init__.py")} == set(SCHEMES)
+    assert len(KIND_OF) == sum(map(len, SCHEMES.values())), "no scheme is of two kinds"
+    assert set(URIS) == set(KIND_OF)
+
+
+@pytest.mark.parametrize("scheme", URIS)
+def test_every_adapter_opens_its_own_sources_and_publishers(scheme: str) -> None:
+    assert isinstance(adapter(scheme), Adapter)
+    folder = f"fleet.sources.{KIND_OF[scheme]}."
+    assert [type(one).__module__.startswith(folder) for one in opened(URIS[scheme])] == [True, True]
+
+
+@pytest.mark.parametrize("scheme", URIS)
+def test_no_adapter_takes_a_uri_that_names_no_queue(scheme: str) -> None:
+    with pytest.raises(InvalidConfig):
+        adapter(scheme).parse(f"{scheme}://")
+
+
+def test_the_configuration_knows_the_schemes_of_the_adapters_and_no_others() -> None:
+    for scheme, uri in URIS.items():
+        assert parse_router_config(b'{"queues": [{"queueUri": "%s"}]}' % uri.encode()).remarks == (), scheme
+    (remark,) = parse_router_config(b'{"queues": [{"queueUri": "kafka://h/q"}]}').remarks
+    assert "unknown kind of queue" in remark
+    assert adapter_for("kafka") is None
+
+
+@pytest.mark.parametrize("scheme", URIS)
+def test_explain_and_a_source_agree_on_whether_it_is_looked_into(scheme: str) -> None:
+    # Where it is not, its coordinator remembers what `fleet explain` cannot ask the source.
+    source, _ = opened(URIS[scheme])
+    assert source.is_looked_into == (adapter(scheme).look is not None)
+
+
 @pytest.mark.parametrize(
-    "uri", ["sqlite:///q.db?queue=q", "fleet://q", "sqs://eu-west-1/q", "nats://h/s/c", "stomp://h/q"]
+    "program",
+    [
+        "from click.testing import CliRunner; from fleet.cli.main import fleet;"
+        " assert CliRunner().invoke(fleet, ['--help']).exit_code == 0",
+        "from fleet.kinds import KIND_OF; from fleet.sources.open import adapter_for;"
+        " assert all(adapter_for(scheme) for scheme in KIND_OF)",
+    ],
+    ids=["the help", "facts of every kind"],
 )
-def test_explain_and_a_source_agree_on_whether_it_is_looked_into(uri: str) -> None:
-    # Of one that is not, its coordinator remembers what `fleet explain` cannot ask the source.
-    around = Surroundings(redis_url="redis://127.0.0.1:1/0")
-    assert open_source("q", uri, 1000, around=around).is_looked_into == (uri.partition(":")[0] in LOOKED_INTO)
+def test_no_library_of_a_broker_is_imported_for(program: str) -> None:
+    code = f"import sys; {program}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

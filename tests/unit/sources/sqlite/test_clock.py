@@ -10,6 +10,7 @@ import pytest
 
 from fleet.sources.sqlite import clock as sqlite_clock
 from fleet.sources.sqlite import look as sqlite_look
+from fleet.sources.sqlite.address import QueueAddress
 from tests.unit.sources.sqlite.world import World, bodies, held
 
 DAY_MS = 24 * 3600 * 1000
@@ -98,5 +99,5 @@ async def test_people_are_told_times_of_the_wall_clock(world: World, monkeypatch
     world.clock.step_ms = DAY_MS
     await world.send('{"id":"m","mediationTarget":"http://h/"}', delay_ms=60_000)
     world.clock.step_ms = 0
-    found = sqlite_look.find_message(f"sqlite:///{world.path}?queue=q", "m")
+    found = sqlite_look.find_message(QueueAddress(world.path, "q"), "m")
     assert found is not None and found.visible_at_ms == world.clock.now_ms + 60_000

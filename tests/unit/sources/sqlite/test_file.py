@@ -7,40 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.errors import InvalidConfig, SourceError, SourceUnavailable
+from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Outgoing
-from fleet.sources.sqlite.file import QueueAddress, parse_address
 from tests.unit.sources.sqlite.world import World, bodies, held
-
-
-@pytest.mark.parametrize(
-    ("uri", "path", "queue"),
-    [
-        ("sqlite:///q.db?queue=a", "q.db", "a"),
-        ("sqlite:///data/q.db?queue=a", "data/q.db", "a"),
-        ("sqlite:////srv/q.db?queue=a", "/srv/q.db", "a"),
-        ("sqlite:///with%20space.db?queue=b%2Fc", "with space.db", "b/c"),
-    ],
-)
-def test_the_path_begins_after_the_third_slash(uri: str, path: str, queue: str) -> None:
-    assert parse_address(uri) == QueueAddress(Path(path), queue)
-
-
-@pytest.mark.parametrize(
-    ("uri", "complaint"),
-    [
-        ("sqlite://data/q.db?queue=a", "three slashes"),
-        ("sqlite:///?queue=a", "no file"),
-        ("sqlite:///folder/?queue=a", "no file"),
-        ("sqlite:///q.db", "must name one queue"),
-        ("sqlite:///q.db?queue=", "must name one queue"),
-        ("sqlite:///q.db?queue=a&queue=b", "must name one queue"),
-        ("sqlite:///q.db?queue=a&color=red", "unknown option: color"),
-    ],
-)
-def test_a_wrong_address_is_named(uri: str, complaint: str) -> None:
-    with pytest.raises(InvalidConfig, match=complaint):
-        parse_address(uri)
 
 
 async def test_file_and_folders_are_made_on_demand(tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""The address of a queue of our own: `fleet://NAME`."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from fleet.errors import InvalidConfig
+from fleet.message import MAX_NAME_CHARACTERS
+
+PREFIX = "fleet://"
+
+
+def is_own(uri: str) -> bool:
+    """Whether it names a queue of our own. It may still name it wrongly: `name_of` says so."""
+    return uri.lower().startswith(PREFIX)
+
+
+def name_of(uri: str) -> str:
+    """The queue that a URI names."""
+    name = unquote(uri[len(PREFIX) :]) if is_own(uri) else ""
+    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or set(name) & set("{}/?#@ "):
+        raise InvalidConfig(
+            f"{PREFIX}NAME needs a name of at most {MAX_NAME_CHARACTERS} characters without spaces, braces and / ? # @"
+        )
+    return name
+
+
+def uri_of(name: str) -> str:
+    return f"{PREFIX}{name}"
