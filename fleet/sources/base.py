@@ -1,8 +1,8 @@
-"""The seam every queue is driven through: what the coordinator asks of a source, and a producer of a queue.
+"""What every kind of queue can do: give messages to a coordinator (`Source`), take them from a producer (`Publisher`).
 
-A source answers for one queue. It is used by one coordinator at a time, from one event loop;
-an adapter of a blocking library brings its own thread. Calls that reach the queue raise
-`SourceUnavailable` when it is away; they are never retried inside.
+A source speaks for one queue. One coordinator at a time uses it, from one event loop; where the library blocks, the
+source brings its own threads. A call that reaches the queue raises `SourceUnavailable` while the queue is away, and is
+never retried inside.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fleet.clock import Clock, SystemClock
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message as a poll returned it."""
+    """One message, as a poll returned it."""
 
     broker_id: str
-    """The queue's own id of the message: the same at each redelivery, never used again for another."""
+    """The queue's own id for the message: the same at each redelivery, and never reused for another message."""
     handle: str
-    """What acks this delivery of it. Printable, without control characters."""
+    """What acks this delivery of the message. Printable, without control characters."""
     body: bytes
     group: str | None = None
     receive_count: int = 1
@@ -31,7 +31,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A message that we were given and that is still ours to ack, nack or extend."""
+    """A message that we received and may still ack, nack or extend."""
 
     broker_id: str
     handle: str
@@ -39,63 +39,66 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What stands in the queue, for the dashboard and for `fleet queues`."""
+    """How many messages are in the queue. For the dashboard, `fleet queues`, and a new owner."""
 
     waiting: int
-    """Visible now, whether or not an older message of the group holds them."""
+    """Visible now, whether or not an older message of the group holds them back."""
     invisible: int
-    """Leased, or delayed."""
+    """Leased or delayed."""
     oldest_s: float | None
-    """The age of the oldest message, 0 when the queue is empty; None where the queue does not say."""
+    """The age of the oldest message, 0 when the queue is empty. None where the queue does not say."""
     delayed: int = 0
-    """Of the invisible: given to nobody, as far as the queue tells those apart."""
+    """How many of the invisible ones nobody has received, as far as the queue can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an adapter may need beside its URI: what this process's settings say."""
+    """What an adapter may need besides the URI: it comes from this process's settings."""
 
     redis_url: str = ""
-    """Where our own queues live: with the fleet's other state."""
+    """Where our own queues live, with the fleet's other state."""
     sqs_endpoint: str = ""
-    """Instead of the address that an SQS queue's URI names (`SQS_ENDPOINT_OVERRIDE`)."""
+    """Called instead of the address in an SQS queue's URI (`SQS_ENDPOINT_OVERRIDE`)."""
     clock: Clock = field(default_factory=SystemClock)
 
 
 class Source(Protocol):
-    """One queue to take messages from."""
+    """One queue to receive messages from."""
 
     holds_groups: bool
-    """Whether it shows no message of a group while an older undeleted one is invisible, leased or delayed."""
+    """Whether a group's messages stay hidden while an older one of the group is leased or delayed."""
     shows_in_order: bool
-    """Whether it shows a group's messages for the first time in the order in which they were sent."""
+    """Whether a group's messages first appear in the order in which they were sent."""
     visibility_ms: int
+    """How long a received message stays hidden from others, unless it is extended."""
     is_looked_into: bool
-    """Whether it tells of a message to who only looks. Of others we remember ourselves until when they hide one."""
+    """Whether a message can be inspected without receiving it: whether the adapter has a `look`. Where it cannot, the
+    coordinator itself remembers until when a message that it nacked stays hidden."""
     gives_few_groups: bool
-    """Whether it gives as much as it has of one group before it gives another. What a pool has of such a queue may be
-    a lot, and of too few groups to keep it busy."""
+    """Whether it hands out all it has of one group before it turns to another. A pool may then hold many messages of
+    such a queue, and yet too few groups to keep it busy."""
     crash_wait_ms: int
-    """How long a new owner takes nothing after one that died while the queue had messages out: where groups are not
-    held, what that one was given comes again only then, and what is newer would overtake. 0 where it cannot."""
+    """How long a new owner takes nothing when the last one died with messages out. Where groups are not held, those
+    messages come back only after that time, and newer ones would overtake them. 0 where nothing can overtake."""
 
     async def open(self) -> None:
-        """Connect. Nothing is taken before the first poll: whoever only asks for the depth takes nothing."""
+        """Connect. Nothing is received before the first poll, so asking only for the depth receives nothing."""
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
-        """Up to `max_messages`, oldest first; waits at most `wait_ms` for the first. Cancelling it loses nothing."""
+        """Up to `max_messages`, oldest first. Waits at most `wait_ms` for the first. Cancelling it loses nothing."""
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
-        """Delete each. False, in the same place, for one that was shown again since, under another handle.
+        """Delete each. The answers stand in the places of the questions. False: it was shown again since, under
+        another handle.
 
-        One that is gone already counts as deleted: said twice is said once.
+        Idempotent: a message that is already gone counts as deleted.
         """
 
     async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
-        """Show each again after its own delay in ms (0: at once)."""
+        """Show each again after its own delay in ms (0: at once). Answers as `ack` does."""
 
     async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
-        """Keep each invisible for `visibility_ms` from now."""
+        """Keep each invisible for `visibility_ms` from now. Answers as `ack` does."""
 
     async def depth(self) -> Depth: ...
 
@@ -104,22 +107,22 @@ class Source(Protocol):
 
 @runtime_checkable
 class Checked(Protocol):
-    """A source that says by itself whether it could be opened. For others one opens and closes them, to see."""
+    """A source that can say whether it could be opened. To find that out of any other, open it and close it."""
 
     async def check(self) -> None:
-        """Raise what `open` would. Nothing is made: this may be another machine than the one that reads it."""
+        """Raise what `open` would raise. Creates nothing: the queue may be read on another machine than this."""
 
 
 @runtime_checkable
 class Asking(Protocol):
-    """A source for which its server still has a request when nobody polls any more."""
+    """A source whose server may still hold a request of ours after the last poll."""
 
     async def ask_no_more(self) -> None:
-        """Take that back: what is shown again from now on is for the next owner, in the order in which it is."""
+        """Withdraw that request: what is shown again from now on goes to the next owner, in order."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """One message on its way into a queue. No dataclass, which takes six times as long to make: there are millions."""
+    """One message on its way into a queue. There are millions, and a dataclass takes six times as long to make."""
 
     id: str
     body: bytes
@@ -129,19 +132,19 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Never(str):
-    """Why a queue takes a message at no time, as it is: nothing was asked of the queue to know that."""
+    """Why a queue would never take a message as it is. The queue was not asked."""
 
     __slots__ = ()
 
 
 class NotSent(str):
-    """Why a message was not even sent: one before it met trouble."""
+    """Why a message was not even sent: one before it ran into trouble."""
 
     __slots__ = ()
 
 
 class Unsure(str):
-    """Why nobody can say whether a message was accepted: its answer got lost. Sent again it may be there twice."""
+    """Why nobody can say whether a message was accepted: the answer got lost. Sent again, it may be there twice."""
 
     __slots__ = ()
 
@@ -156,10 +159,10 @@ class Publisher(Protocol):
     async def open(self) -> None: ...
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        """Append in order. For each None where it was accepted (or was there already), else why it was not.
+        """Append in order. For each message None if it was accepted (or was there already), else why it was not.
 
-        A queue that goes away half-way is told entry by entry: `Unsure` for what was under way, `NotSent` for what
-        stands behind that. Where none is known to be accepted it raises instead.
+        When the queue goes away half-way, each message gets its own answer: `Unsure` for what was under way, `NotSent`
+        for what stands behind that. If no message is known to be accepted, it raises instead.
         """
 
     async def close(self) -> None: ...

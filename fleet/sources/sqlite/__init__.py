@@ -1,1 +1,1 @@
-"""x"""
+"""Embedded queues, `sqlite:///PATH?queue=NAME`, kept in a SQLite file of this machine."""
