@@ -24,6 +24,7 @@ from stomp.transport import Transport
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import Address
 from fleet.sources.activemq.frames import HEARTBEAT, Command
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.sources")
 
@@ -253,16 +254,12 @@ class StompLine:
 
     async def _beat(self) -> None:
         """At half the time that was promised. A longer silence than any that it may keep is the end."""
-        while not self.lost.is_set():
-            try:
-                async with asyncio.timeout(self._heartbeat_ms / 4000):
-                    await self.lost.wait()
-            except TimeoutError:
-                now = time.monotonic()
-                if now - self._heard_at > self._silence_s:
-                    self.drop("no sign of life")
-                elif now - self._said_at > self._heartbeat_ms / 2000 and self._last_write and self._last_write.done():
-                    self._write(HEARTBEAT)
+        while not await happens(self.lost, within_s=self._heartbeat_ms / 4000):
+            now = time.monotonic()
+            if now - self._heard_at > self._silence_s:
+                self.drop("no sign of life")
+            elif now - self._said_at > self._heartbeat_ms / 2000 and self._last_write and self._last_write.done():
+                self._write(HEARTBEAT)
 
     # In the reader's thread ------------------------------------------------------------------------
 

@@ -24,10 +24,11 @@ from fleet.sources.activemq.depth import Statistics, look
 from fleet.sources.activemq.line import HEARTBEAT_MS, StompLine
 from fleet.sources.activemq.session import HANDLE, Delivery, Memory, Session
 from fleet.sources.base import Depth, Held, Received
+from fleet.waiting import Patience
 
 log = logging.getLogger("fleet.sources")
 
-_RETRY_FROM_S, _RETRY_TO_S = 0.1, 5.0
+_RETRY_S = (0.1, 5.0)
 _GATHER_S, _GATHER_MOST_S = 0.005, 0.05
 _ECHO = [frames.Command(name, {"transaction": "echo"}) for name in ("BEGIN", "ABORT")]
 """A transaction of nothing: the shortest frames that the broker answers."""
@@ -170,20 +171,20 @@ class ActiveMqSource:
 
     async def _keep(self, line: StompLine) -> None:
         """Connect again, whenever the line is lost. Who polls next subscribes."""
-        pause_s = _RETRY_FROM_S
+        patience = Patience(*_RETRY_S)
         while True:
             await line.lost.wait()
             self._session.end()
             log.warning("%s", line.unavailable())
             await line.close()
             while line.lost.is_set():
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1))
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                # Not all at once, when a broker is back.
+                await asyncio.sleep(patience.spend() * random.uniform(0.5, 1))
                 try:
                     line = await self._connect()
                 except SourceUnavailable as error:
                     log.debug("%s", error)
-            pause_s = _RETRY_FROM_S
+            patience.renew()
             log.info("%s: connected again", self._address)
 
     async def _subscribe(self, line: StompLine, session: Session) -> bool:

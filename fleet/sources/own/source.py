@@ -23,13 +23,11 @@ from fleet.sources.own.address import uri_of
 from fleet.state.connect import Client, connect
 from fleet.state.keys import OWN_QUEUE_CHANNEL
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
-from fleet.state.registry import Registry
+from fleet.state.registry import NEARLY_FULL, Registry
 from fleet.state.signals import Signals
-from fleet.waiting import cancel
+from fleet.waiting import cancel, happens
 
 MAX_DELAY_MS = 14 * 24 * 3600 * 1000
-FULL_AT = 0.9
-"""Of Redis' memory: the rest is for what keeps messages moving."""
 _LOOK_MEMORY_S = 1.0
 _LOOK_S = 5.0
 """How often a waiting poll looks unasked: a signal may be lost."""
@@ -99,9 +97,7 @@ class OwnSource:
                 return taken
             # A millisecond more than due: timers may fire a little early, and would then spin.
             due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left_s, due_s, _LOOK_S)):
-                    await self._shows.wait()
+            await happens(self._shows, within_s=min(left_s, due_s, _LOOK_S))
 
     async def ack(self, held: Sequence[Held]) -> list[bool]:
         return await self._conclude([(one, "delete", 0) for one in held])
@@ -236,8 +232,8 @@ class OwnPublisher:
             return
         with _as_source_errors(self._name):
             share = await self._registry.memory_share()
-        if share >= FULL_AT:
-            raise SourceFull(f"queue {self._name}: Redis is {share:.0%} full, nothing is added above {FULL_AT:.0%}")
+        if share >= NEARLY_FULL:
+            raise SourceFull(f"queue {self._name}: Redis is {share:.0%} full, nothing is added above {NEARLY_FULL:.0%}")
         self._looked_at = now
 
 

@@ -12,6 +12,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from fleet.waiting import happens
+
 _IN_ATTRIB = 0x04
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -59,9 +61,7 @@ class FileBell:
         """Return at the first ring after the `after`th, or when the time is over."""
         if self.rings != after:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._next.wait()
+        await happens(self._next, within_s=timeout_s)
 
     def close(self) -> None:
         if self._fd >= 0 and self._loop is not None:
