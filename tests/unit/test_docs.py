@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from fleet.cli.main import fleet
 from fleet.message import Message
 from fleet.state import keys, scripts
 from tests.conformance.table import promised
+from tests.unit.stated_numbers import NUMBERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -94,16 +97,9 @@ def test_every_field_is_described(title: str, fields: frozenset[str]) -> None:
     assert set(first_column("docs/configure.md", title)) == set(fields)
 
 
-def test_the_limits_and_defaults_of_the_router_configuration_are_those_of_the_code() -> None:
-    page = text("docs/configure.md")
-    for words in (
-        f"concurrency {config.DEFAULT_POOL_CONCURRENCY}",
-        f"1 to {config.MAX_VISIBILITY_S} s | {config.DEFAULT_VISIBILITY_S} |",
-        f"max({config.CAPACITY_PER_SLOT} · concurrency, {config.MIN_CAPACITY})",
-        f"| `parkAfter` | integer ≥ 1 | {config.DEFAULT_PARK_AFTER} |",
-        f"at most {config.MAX_QUEUE_NAME_CHARACTERS} characters",
-    ):
-        assert words in page
+@pytest.mark.parametrize(("page", "words"), [(page, words) for page in NUMBERS for words in NUMBERS[page]])
+def test_a_number_that_a_page_states_is_that_of_the_code(page: str, words: str) -> None:
+    assert words in " ".join(text(page).split())
 
 
 # Redis ---------------------------------------------------------------------------------------------
@@ -111,17 +107,22 @@ def test_the_limits_and_defaults_of_the_router_configuration_are_those_of_the_co
 
 def names_of(family: type) -> set[str]:
     given = {item.name for item in dataclasses.fields(family)} if dataclasses.is_dataclass(family) else set()
-    return {name for name in vars(family) if not name.startswith("_")} - given
+    return {name for name in vars(family) if not name.startswith("_")} - given - {"tag"}
 
 
-@pytest.mark.parametrize(
-    ("title", "family"),
-    [
-        ("A pool: `{p:CODE}:`", keys.PoolKeys),
-        ("A source queue: `{q:NAME}:`", keys.QueueKeys),
-        ("The fleet: `{fleet}:`", keys.FleetKeys),
-    ],
+FAMILIES = [
+    ("A pool: `{p:CODE}:`", keys.PoolKeys),
+    ("A source queue: `{q:NAME}:`", keys.QueueKeys),
+    ("A queue of our own: `{b:NAME:0}:`", keys.OwnQueueKeys),
+    ("The fleet: `{fleet}:`", keys.FleetKeys),
+]
+WRITES = (
+    "HSET|HDEL|HINCRBY|SADD|SREM|ZADD|ZREM|ZREMRANGEBYSCORE|ZREMRANGEBYRANK|LPUSH|RPUSH|LPOP|RPOP|LREM|LTRIM|SET|DEL"
+    "|PEXPIRE|PERSIST"
 )
+
+
+@pytest.mark.parametrize(("title", "family"), FAMILIES)
 def test_every_key_is_described_by_its_name(title: str, family: type) -> None:
     assert set(first_column("docs/redis.md", title)) == names_of(family)
 
@@ -144,20 +145,36 @@ def test_every_script_is_described_and_every_one_that_is_named_exists() -> None:
     assert named - there - parts == {"prelude.lua"}
 
 
-def test_a_script_that_writes_a_key_is_named_beside_it() -> None:
-    for title, prefix in (
-        ("A pool: `{p:CODE}:`", "p"),
-        ("A source queue: `{q:NAME}:`", "q"),
-        ("The fleet: `{fleet}:`", ""),
-    ):
-        for row in rows(section("docs/redis.md", title)):
-            for name in re.findall(r"([a-z_]+)\.lua", row[4]):
-                taken = scripts.script(name).keys
-                assert row[0] in taken or (name == "lease" and row[0] in ("owner", "leader", "feed", "syncer")), (
-                    prefix,
-                    row[0],
-                    name,
-                )
+def written_in(code: str, parts: dict[str, list[int]]) -> set[str]:
+    """What a script, or a part of one, writes under the name that it has there. `parts`: which arguments they write."""
+    found = set(re.findall(rf"(?:redis\.call|call_many)\('(?:{WRITES})', ([a-z_]+)(?!, ''\))\b", code))
+    for part, places in parts.items():
+        for given in re.findall(rf"(?<!function )\b{part}\(([^()]*)", code):
+            arguments = given.split(", ")
+            found |= {arguments[place] for place in places if place < len(arguments)}
+    return found
+
+
+def keys_written_by(name: str) -> set[str]:
+    source, parts = scripts.script(name).source, dict[str, list[int]]()
+    for part, takes, body in re.findall(r"^local function (\w+)\((.*?)\)\n(.*?)^end$", source, re.M | re.S):
+        parts[part] = [i for i, one in enumerate(takes.split(", ")) if one in written_in(body, parts)]
+    return written_in(text(f"fleet/state/lua/{name}.lua"), parts) & set(scripts.script(name).keys)
+
+
+@pytest.mark.parametrize(("title", "family"), FAMILIES)
+def test_a_script_that_writes_a_key_is_named_beside_it(title: str, family: type) -> None:
+    ours = [name for name in scripts.names() if set(scripts.script(name).keys) <= names_of(family)]
+    written = {name: keys_written_by(name) for name in ours if name != "remove"}  # which the page names below the table
+    for row in rows(section("docs/redis.md", title)):
+        named = set(re.findall(r"([a-z_]+)\.lua", row[4]))
+        assert {name for name in written if row[0] in written[name]} <= named, row[0]
+        assert {name for name in named if row[0] not in scripts.script(name).keys} <= {"lease"}, row[0]
+
+
+def test_a_script_has_its_wrapper_where_the_page_says() -> None:
+    for name, _, _, wrapper in rows(section("docs/redis.md", "Scripts")):
+        assert f'script("{name.removesuffix(".lua")}")' in text(wrapper), name
 
 
 # Commands, scripts, failpoints, files --------------------------------------------------------------
@@ -223,7 +240,29 @@ def test_every_file_that_is_named_exists(page: str) -> None:
         assert any((ROOT / folder / name).exists() for folder in folders), name
 
 
-@pytest.mark.parametrize("page", OURS)
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/glossary.md"])
+def test_every_file_is_named_by_its_whole_path(page: str) -> None:
+    """A script alone by its name: all of them are in one folder."""
+    lua = ROOT / "fleet/state/lua"
+    for name in re.findall(r"`([\w./-]+(?:/|\.(?:py|lua|md|toml)))`", text(page)):
+        in_folders = (ROOT / name, lua / name, lua / "with" / name)
+        assert any(path.exists() for path in (in_folders if name.endswith(".lua") else in_folders[:1])), name
+
+
+def test_a_word_of_the_glossary_means_one_thing_and_lives_in_one_file() -> None:
+    words = rows(text("docs/glossary.md"))
+    assert [word for word, times in Counter(row[0] for row in words).items() if times > 1] == []
+    assert [row for row in words if not (ROOT / row[2]).is_file()] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_a_line_of_prose_is_no_longer_than_a_hand_is_wide(page: str) -> None:
+    prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    # The notes below a table that a suite prints are a line each.
+    assert [line for line in prose.splitlines() if len(line) > 140 and not re.match(r"\||\d+\. ", line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", text(page)):
         path, _, anchor = target.partition("#")
@@ -234,7 +273,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors, target
 
 
-@pytest.mark.parametrize("page", OURS)
+@pytest.mark.parametrize("page", PAGES)
 def test_no_page_promises_what_cannot_be_kept(page: str) -> None:
     assert not re.search(r"exactly[- ]once", text(page), re.IGNORECASE)
 
@@ -257,3 +296,22 @@ def test_everything_that_deploy_holds_is_described() -> None:
 def test_the_table_of_the_sources_is_the_one_that_their_suite_prints() -> None:
     """Made by `python -m tests.conformance.table`; a fact that fails turns the suite red."""
     assert promised() in text("docs/sources.md")
+
+
+def test_the_budgets_of_the_benchmark_are_those_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    scenarios = {one.name: one for one in importlib.import_module("benchmark.cli").scenarios()}
+    stated: dict[str, str] = {}
+    name = ""
+    for row in rows(section("docs/benchmark.md", "Results")):
+        name = row[0] or name  # a row without one is more of the one above
+        stated[name] = f"{stated.get(name, '')}, {row[4]}"
+    assert stated.keys() == scenarios.keys()
+    for name, scenario in scenarios.items():
+        lines = [
+            f"{sign} {value:,g}"
+            for budget in scenario.budgets
+            for sign, value in (("≥", budget.at_least), ("≤", budget.at_most), ("aim", budget.aim))
+            if value is not None
+        ]
+        assert set(re.findall(r"[≥≤] [\d.,]*\d|aim [\d.]*\d", stated[name])) == set(lines), name

@@ -1,0 +1,292 @@
+"""Numbers that the pages state, each in the words of its page, made of what the code goes by: for `test_docs.py`."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from coordinator import acknowledge, admit, consume, lead, room, submit, watch
+from coordinator.syncer import sync, validate
+from fleet import config, message, outcome
+from fleet import process as every_process
+from fleet.cli import produce as sending
+from fleet.cli.main import fleet
+from fleet.delivery import breakers as own_breakers
+from fleet.delivery import reply
+from fleet.jobs import decide, prune, read, records, rising, store
+from fleet.local import supervise, up
+from fleet.metrics import exposition
+from fleet.operate import behind_breakers
+from fleet.processing import admit as job_admission
+from fleet.processing import process as processing
+from fleet.server import answers, depths, due, monitoring, pulse, snapshot
+from fleet.settings import Settings
+from fleet.sources import check
+from fleet.sources.activemq import address as activemq_address
+from fleet.sources.activemq import line as activemq_line
+from fleet.sources.activemq import source as activemq
+from fleet.sources.nats import line as nats_line
+from fleet.sources.nats import source as nats
+from fleet.sources.own import source as own
+from fleet.sources.sqlite import publisher as sqlite_publisher
+from fleet.sources.sqs import client as sqs_client
+from fleet.sources.sqs import publisher as sqs_publisher
+from fleet.sources.sqs import receive as sqs_receive
+from fleet.sources.sqs import source as sqs
+from fleet.state import breakers, cluster, connections, hear, look, own_queue, pool, queue, scripts, totals, warnings
+from fleet.state.scripts import number
+from spark import feed
+from spark import lead as spark_lead
+from spark import progress as spark_progress
+from spark.sources import copy, ledger, publish, send
+from spark.steps import dispatch, recover
+from spark.steps import report as report_step
+from spark.transforms import report as reports
+from workers import claim, homes, mediate, settle, waking
+
+ROOT = Path(__file__).parents[2]
+WORDS = dict(enumerate(["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]))
+PART: dict[float, str] = {2: "half", 4: "a quarter"}
+RULES = breakers.RULES
+SETTINGS = Settings()
+SYNC = sync.RetryPolicy()
+
+
+def behind(words: str, text: str) -> int:
+    """A number that has no name where it stands: what comes before it finds it."""
+    found = re.search(re.escape(words) + r"(\d+)", text)
+    assert found is not None, words
+    return int(found[1])
+
+
+def literal(script: str, words: str) -> int:
+    return behind(words, scripts.script(script).source)
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:g} %"
+
+
+def kib(count: int) -> str:
+    return f"{count / 1024:g} KiB"
+
+
+def mib(count: int) -> str:
+    return f"{count / 1024 / 1024:g} MiB"
+
+
+def minutes(ms: float) -> str:
+    return WORDS[round(ms / 60_000)]
+
+
+RETRY_S, NAME = outcome.DEFAULT_RETRY_S, message.MAX_NAME_CHARACTERS
+OPEN_S = f"{RULES.open_ms / 1000:g} s"
+AGAIN_S, AGAIN_MOST_S = lead._AFTER_ERROR_MS / 1000, lead._AFTER_ERROR_MOST_MS / 1000
+OFTENER = f"after {AGAIN_S:g} s, then later and later, up to every {AGAIN_MOST_S:g} s"
+MANY_LATE = f"{submit.LATE_MOST:,} messages"
+IDLE, BETWEEN, TIMES = (
+    connections.KEEPALIVE[option] for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+)
+DEMO = {option.name: option.default for option in fleet.commands["demo"].params}
+BEAT_S = activemq_line.HEARTBEAT_MS / 1000
+EPOCHS_KEPT_MS = literal("remove", "'PEXPIRE', epochs, ")
+UNIT = (ROOT / "deploy" / "fleet-worker@.service").read_text(encoding="utf-8")
+
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "README.md": (f"It adds {DEMO['messages']:,} events",),
+    "ARCHITECTURE.md": (
+        f"up to {claim.CHUNK} messages at its head ({4 * claim.CHUNK} where no lane waits",
+        f"homes*: {WORDS[homes.HOMES]} workers",
+        f"| Up to {WORDS[mediate.ATTEMPTS]} attempts.",
+        f"the lane rests {settle.FENCED_PAUSE_MS / 1000:g} s in `later`",
+    ),
+    "docs/order.md": (
+        f"keeps {PART[number('with/rest', 'LANE_SHARE')]} of the pool's capacity at most",
+        f"all groups that wait keep {PART[number('with/rest', 'REST_SHARE')]} of it together",
+        f"within twice its visibility timeout and {minutes(2 * pool.AWAY_GRACE_MS)} minutes",
+        f"nacked, N s ({outcome.MIN_RETRY_S} to {outcome.MAX_RETRY_S:,}; {RETRY_S} if none)",
+        f"200 with a body over {kib(reply.MAX_REPLY_BODY_BYTES)}",
+        f"nacked, `Retry-After` in seconds (a date, or none: {RETRY_S} s)",
+        f"500 to 599 otherwise | ERROR_PROCESS | nacked, {RETRY_S} s | {mediate.ATTEMPTS} | cascade",
+        f"of the group is nacked, {number('exchange', 'FENCED_BACK_MS') / 1000:g} s | 1 |",
+        f"| rests {settle.FENCED_PAUSE_MS / 1000:g} s, then under a new epoch",
+        f"the {WORDS[number('exchange', 'FENCED_MOST')]}th time in a row",
+        f"after {mediate.BACKOFF_S[0]:g} s and {mediate.BACKOFF_S[1]:g} s, each with its own deadline",
+        f"siblings' delay is {outcome.CASCADE_RETRY_S} s where",
+        f"submitted late, up to {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s after the failure",
+        f"from the front, in shares of {pool.SHARE}.",
+        f"go back for {outcome.MIN_RETRY_S} s to {outcome.QUEUE_FULL_RETRY_S} s",
+        f"does not answer for {PART[1000 / claim.STALL_MS]} of a second",
+        f"that one, up to {WORDS[mediate.ATTEMPTS]} attempts",
+        f"Fleet-Attempt: <1 to {mediate.ATTEMPTS}>",
+        f"Up to {kib(reply.MAX_REPLY_BODY_BYTES)} of the answer's body are read",
+        f"up to {kib(reply.MAX_REPLY_HEADER_BYTES)} of headers",
+    ),
+    "docs/redis.md": (
+        f"(`hold`, `park`); TTL {number('with/away', 'AWAY_TTL_MS') / 86_400_000:g} day",
+        f"{number('with/away', 'AWAY_MOST'):,} a lane; deleted when all are back",
+        f"{PART[number('with/rest', 'REST_SHARE')]} of the pool's capacity; deleted when no lane waits",
+        f"when it was set; TTL {number('with/rate', 'RATE_WINDOW_MS') / 1000:g} s",
+        f"failures of {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s; swept",
+        f"TTL {EPOCHS_KEPT_MS / 3_600_000:g} h once the pool is gone",
+        f"the {queue.HIDDEN_REMEMBERED:,} that come back last",
+        f"the newest {admit.DEAD_LETTERS_KEPT:,}; of a body that is not a message {kib(admit.DEAD_BODY_BYTES)}",
+        f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
+        f"publishers stop at {percent(own.FULL_AT)} of `maxmemory`",
+        f"sent in {own_queue.DEDUP_MS / 60_000:g} minutes",
+        f"{mib(sync.MAX_CONFIG_BYTES)} of each source",
+        f"the dead for a {'minute' if literal('beat', 'now - ') == 60_000 else '?'}",
+        f"{breakers.MOST_ORIGINS:,} origins; forgotten an {'hour' if breakers.IDLE_MS == 3_600_000 else '?'} after",
+        f"the newest {warnings.MOST:,}; TTL {warnings.KEEP_MS / 3_600_000:g} h",
+        f"for {totals.TTL_MS / 3_600_000:g} h those that did not end cleanly",
+        f"costs time: {waking.SWEEP_S:g} s for `fleet:wake` and `fleet:wake:`",
+        f"{acknowledge._SWEEP_S:g} s for `fleet:settled` and `fleet:queue`",
+        f"{own._LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
+        f"{room._SWEEP_S:g} s for `fleet:room`",
+        f"sizes of pools, {look._POOLS_A_CALL} pools a call",
+        f"Above {percent(watch.MEMORY_FULL)} of `maxmemory` (in a Cluster",
+        f"They take nothing new above {percent(own.FULL_AT)}.",
+        f"gives the queue back and tries again {OFTENER}.",
+        f"(`visibilityTimeout`, {config.DEFAULT_VISIBILITY_S} s by default)",
+        f"asked {'twice' if cluster._LOOK_EVERY_S == 0.5 else '?'} a second",
+        f"up to {MANY_LATE} of a queue",
+        f"at most {connections.MOST} connections to a server",
+        f"waits up to {connections.TIMEOUT_S:g} s for one",
+        f"at least {connections.MOST} × processes",
+        f"({IDLE} s, then {WORDS[TIMES]} times {BETWEEN} s)",
+    ),
+    "docs/operate.md": (
+        f"`worker.max_in_flight` ({SETTINGS.worker.max_in_flight}) groups",
+        f"wait {sending._COMES_UP_WITHIN_S} s for one to come up",
+        f"the {queue.HIDDEN_REMEMBERED:,} of each queue that come back last",
+        f"It tries again {OFTENER}",
+        f"`all {connections.MOST} connections wait for answers`",
+        f"With {MANY_LATE} waiting (or {mib(submit.LATE_MOST_BYTES)})",
+        f"are above {percent(watch.MEMORY_FULL)} of the `maxmemory`",
+        f"at least {PART[1 / RULES.failure_ratio]} of its last {RULES.window} requests failed",
+        f"a probe every {OPEN_S}. Its messages come again after {RETRY_S} s",
+        f"called again after {RULES.successes_to_close} good probes",
+        f"From {percent(watch.MEMORY_FULL)} on nothing new is taken",
+        f"no answer within {connections.TIMEOUT_S:g} s, gives up every connection",
+        f"two pings in a row ({2 * hear.PING_EVERY_S:g} s)",
+        f"what is dead after {'half' if IDLE + TIMES * BETWEEN == 30 else '?'} a minute",
+        f"requests in flight within {SETTINGS.worker.stop_within_s:g} s",
+        f"after {supervise._PAUSE_FROM_S:g} s at first and up to {supervise._PAUSE_TO_S:g} s later",
+        f"the first sync failed for a {'minute' if SYNC.attempts * SYNC.pause_s == 60 else '?'}",
+    ),
+    "docs/configure.md": (
+        f"`DEFAULT-POOL` (concurrency {config.DEFAULT_POOL_CONCURRENCY})",
+        f"1 to {config.MAX_VISIBILITY_S} s | {config.DEFAULT_VISIBILITY_S} |",
+        f"max({config.CAPACITY_PER_SLOT} · concurrency, {config.MIN_CAPACITY})",
+        f"| `parkAfter` | integer ≥ 1 | {config.DEFAULT_PARK_AFTER} |",
+        f"| `connections` | integer ≥ 1 | {config.DEFAULT_CONNECTIONS} |",
+        f"text, at most {config.MAX_QUEUE_NAME_CHARACTERS} characters, no braces",
+        f"text, at most {NAME} characters, no spaces and braces",
+        f"each of its queues, {validate._AT_ONCE} at a time",
+        f"opened within {check.WITHIN_S:g} s from",
+        f"each of at most {sqs_receive.MOST} messages",
+        f"messages come back after {RETRY_S} s",
+        f"in shares of {pool.SHARE}, each whole or not at all. A pool with a capacity of {pool.SHARE} or less",
+        f"still taken, for {number('configure', 'PROMISE_MS') / 1000:g} s at most",
+        f"must be good: {SYNC.attempts} attempts, {SYNC.pause_s:g} s apart",
+        f"A URL has {sync.FETCH_TIMEOUT_S:g} s to answer, and {mib(sync.MAX_CONFIG_BYTES)} are read at most",
+        f"`fleet up` waits {up.WORKER_STOPS_S:g} s for it, the units {behind('TimeoutStopSec=', UNIT)} s",
+        f"up to {feed._HELD_S:g} s apart where a look takes long",
+        f"at most {NAME} printable characters, unique",
+        f"A body over {kib(message.MAX_BODY_BYTES)}",
+        f"(`{{q:NAME}}:dead`, the newest {admit.DEAD_LETTERS_KEPT:,})",
+    ),
+    "docs/breakers.md": (
+        f"closed ──{RULES.window * RULES.failure_ratio:g} of the last {RULES.window} requests failed──▶ open",
+        f"open ──{OPEN_S}──▶ half-open",
+        f"half-open ──{RULES.successes_to_close} probes succeeded──▶ closed",
+        f"each of the up to {WORDS[mediate.ATTEMPTS]} attempts",
+        f"nacked and comes back after {RETRY_S} s",
+        f"after {OPEN_S} the next message asks",
+        f"wait as well, up to {mediate.PROBE_PATIENCE_MS / 1000:g} s",
+        f"a lease in Redis of {breakers.PERMIT_MS / 1000:g} s",
+        f"{WORDS[RULES.successes_to_close].capitalize()} probes that succeed",
+        f"opens it for {OPEN_S} more",
+        "in {}, {}, then {} s at the earliest".format(*processing._PUT_BACK_S),
+        f"a {'hundredth' if job_admission._APART_MS == 10 else '?'} of a second apart",
+        f"within a {'minute' if job_admission._MOST_MS == 60_000 else '?'}, so that",
+        f"silent for {own_breakers.ASK_WITHIN_S:g} s",
+        f"at most {breakers.MOST_ORIGINS:,} origins, and none that was not called for an hour",
+        f"up to {behind_breakers._MESSAGES:,} of each pool",
+        f"opens it again after {WORDS[RULES.window]} requests",
+    ),
+    "docs/server.md": (
+        f"a body over {mib(answers.MAX_BODY_BYTES)}",
+        f"has not answered for {pulse.QUIET_MS / 1000:g} s",
+        f"`snapshot` each {'second' if snapshot.EVERY_S == 1 else '?'}",
+        f"(at most {monitoring._LISTENERS})",
+        f"within a {'minute' if consume.STUCK_MS == 60_000 else '?'} |",
+        f"depth every {depths.REMOTE_MS / 1000:g} s at most",
+        f"goes {warnings.KEEP_MS / 3_600_000:g} h after the last time; the newest {warnings.MOST:,} are kept",
+        f"({', '.join(f'{bound:g}' for bound in exposition.POOL_BOUNDS_S)} s)",
+        f"pieces of at most {totals.PIECE} pools",
+        f"some {every_process.RECORDS_A_SECOND:,} pools and kinds a second",
+        f"every {due.EVERY_MS / 1000:g} s at most",
+        f"does not answer within {due.PATIENCE_S:g} s",
+    ),
+    "docs/jobs.md": (
+        f"with a host, at most {read.MAX_URL_CHARACTERS:,} characters",
+        f"any JSON, at most {read.MAX_PAYLOAD_BYTES:,} bytes",
+        f"| a ULID | at most {NAME} printable characters",
+        f"| `sequence` | {records.DEFAULT_SEQUENCE} |",
+        f"| `maxRetries` | {records.DEFAULT_MAX_RETRIES} | 0 to {read.MAX_RETRIES} |",
+        f"| `timeoutSeconds` | {records.DEFAULT_TIMEOUT_S} | 1 to {read.MAX_TIMEOUT_S}, for one delivery |",
+        f"at most {read.MAX_KEY_CHARACTERS} characters. A job",
+        f"{prune.BATCH} rows a transaction",
+        f"cannot be read for that: over {kib(reply.MAX_REPLY_BODY_BYTES)}",
+        f"after {', '.join(map(str, (*decide.RETRY_DELAYS_S, decide.RETRY_DELAYS_S[-1])))} … s",
+        f"claimed for its timeout and {store.MARGIN_MS / 1000:g} s",
+        f"goes again in {processing._PUT_BACK_S[0]} to {processing._PUT_BACK_S[-1]} s",
+        f"**At most {processing.AT_ONCE}** deliveries",
+        f"a subscription's name has at most {read.MAX_SUBSCRIPTION_CHARACTERS} characters",
+        f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
+    ),
+    "docs/pipeline.md": (
+        f"a line every {spark_progress.EVERY_S:g} s at most",
+        f"if that has more than {rising.LONGEST_EVENT_ID} characters",
+        f"a payload of {mib(read.MAX_PAYLOAD_BYTES)} ({read.MAX_PAYLOAD_BYTES:,} bytes)",
+        f"no more than {mib(copy.BATCH_BYTES)} are read at a time",
+        f"(`batch_size` is {SETTINGS.feed.batch_size:,} unless set)",
+        f"from the executors, {send.BATCH} a call",
+        f"waits {WORDS[spark_lead._WAITS_FOR_TTLS]} lease times",
+        f"**Claims** are kept for a {'day' if ledger._KEEP_MS == 86_400_000 else '?'}.",
+        f"above {percent(dispatch.FULL_AT)} of Redis's memory",
+        f"of each shard {publish._OWN_ROUND:,} jobs at a time, {publish._ROUND:,} where",
+        f"{ledger._MANY:,} jobs or more are marked",
+        f"or {feed._HELD_S:g} s have passed",
+        f"for up to {recover.MOST:,} jobs at a time",
+        f"more than {spark_lead._LOOK:,} groups of our own queue",
+    ),
+    "docs/sources.md": (
+        f"| the embedded queue, our own, SQS FIFO | {minutes(sqlite_publisher.DEDUP_MS)} minutes |",
+        f"accepted and dropped for {minutes(own_queue.DEDUP_MS)} minutes",
+        f"at most {own_queue.PER_LANE} messages of each",
+        f"At most {NAME} printable characters",
+        f"Above {percent(own.FULL_AT)} of `maxmemory` it takes nothing more",
+        f"a long poll of {sqs.LONG_POLL_S} s for up to {sqs_client.BATCH} messages",
+        f"given up after {sqs_client.CALL_TIMEOUT_S} s",
+        f"rests for {sqs_receive.REST_MS:g} ms",
+        f"1 to {sqs.MAX_VISIBILITY_S:,} s, set with each receive",
+        f"by {sqs_publisher.MAX_DELAY_S} s at most",
+        f"more than {sqs.MAX_VISIBILITY_S / 3600:g} hours from its receive",
+        f"({sqs.LONG_POLL_S} s at most)",
+        f"some {nats._OVER_S + nats._CLOSE_S:.0f} s longer",
+        f"waited for {PART[nats._OLD_PART]} of the ack wait",
+        f"a call fails within {nats_line._CONNECT_S + nats_line.ANSWER_S:g} s",
+        f"(port {activemq_address.DEFAULT_PORT} unless given; prefetch {activemq_address.DEFAULT_PREFETCH})",
+        f"heartbeats ({BEAT_S:g} s; the broker",
+        f"waits {activemq._SIGNS_OF_LIFE * BEAT_S:g} s first",
+        f"after {activemq._RETRY_FROM_S:g} s at first, then up to every {activemq._RETRY_TO_S:g} s",
+        f"{WORDS[activemq_line._SILENT_BEATS]} heartbeats ({activemq_line._SILENT_BEATS * BEAT_S:g} s)",
+    ),
+    "docs/report.md": (
+        f"the first {report_step.INVERSIONS_SHOWN:,}",
+        f"Exact up to {reports._EXACT_BELOW:,} values",
+    ),
+}
