@@ -35,6 +35,7 @@ from fleet.sources.sqs import publisher as sqs_publisher
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
 from fleet.state import breakers, cluster, connections, hear, look, own_queue, pool, queue, scripts, totals, warnings
+from fleet.state.registry import NEARLY_FULL
 from fleet.state.scripts import number
 from spark import feed
 from spark import lead as spark_lead
@@ -43,7 +44,7 @@ from spark.sources import copy, ledger, publish, send
 from spark.steps import dispatch, recover
 from spark.steps import report as report_step
 from spark.transforms import report as reports
-from workers import claim, homes, mediate, settle, waking
+from workers import deliver, exchange, homes, mediate, settle, waking
 
 ROOT = Path(__file__).parents[2]
 WORDS = dict(enumerate(["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]))
@@ -96,9 +97,9 @@ UNIT = (ROOT / "deploy" / "fleet-worker@.service").read_text(encoding="utf-8")
 NUMBERS: dict[str, tuple[str, ...]] = {
     "README.md": (f"It adds {DEMO['messages']:,} events",),
     "ARCHITECTURE.md": (
-        f"up to {claim.CHUNK} messages at its head ({4 * claim.CHUNK} where no lane waits",
+        f"up to {exchange.CHUNK} messages at its head ({4 * exchange.CHUNK} where no lane waits",
         f"homes*: {WORDS[homes.HOMES]} workers",
-        f"| Up to {WORDS[mediate.ATTEMPTS]} attempts.",
+        f"Up to {WORDS[deliver.ATTEMPTS]} attempts a message",
         f"the lane rests {settle.FENCED_PAUSE_MS / 1000:g} s in `later`",
     ),
     "docs/order.md": (
@@ -108,18 +109,18 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"nacked, N s ({outcome.MIN_RETRY_S} to {outcome.MAX_RETRY_S:,}; {RETRY_S} if none)",
         f"200 with a body over {kib(reply.MAX_REPLY_BODY_BYTES)}",
         f"nacked, `Retry-After` in seconds (a date, or none: {RETRY_S} s)",
-        f"500 to 599 otherwise | ERROR_PROCESS | nacked, {RETRY_S} s | {mediate.ATTEMPTS} | cascade",
+        f"500 to 599 otherwise | ERROR_PROCESS | nacked, {RETRY_S} s | {deliver.ATTEMPTS} | cascade",
         f"of the group is nacked, {number('exchange', 'FENCED_BACK_MS') / 1000:g} s | 1 |",
         f"| rests {settle.FENCED_PAUSE_MS / 1000:g} s, then under a new epoch",
         f"the {WORDS[number('exchange', 'FENCED_MOST')]}th time in a row",
-        f"after {mediate.BACKOFF_S[0]:g} s and {mediate.BACKOFF_S[1]:g} s, each with its own deadline",
+        f"after {deliver.BACKOFF_S[0]:g} s and {deliver.BACKOFF_S[1]:g} s, each with its own deadline",
         f"siblings' delay is {outcome.CASCADE_RETRY_S} s where",
         f"submitted late, up to {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s after the failure",
         f"from the front, in shares of {pool.SHARE}.",
         f"go back for {outcome.MIN_RETRY_S} s to {outcome.QUEUE_FULL_RETRY_S} s",
-        f"does not answer for {PART[1000 / claim.STALL_MS]} of a second",
-        f"that one, up to {WORDS[mediate.ATTEMPTS]} attempts",
-        f"Fleet-Attempt: <1 to {mediate.ATTEMPTS}>",
+        f"does not answer for {PART[1000 / exchange.STALL_MS]} of a second",
+        f"that one, up to {WORDS[deliver.ATTEMPTS]} attempts",
+        f"Fleet-Attempt: <1 to {deliver.ATTEMPTS}>",
         f"Up to {kib(reply.MAX_REPLY_BODY_BYTES)} of the answer's body are read",
         f"up to {kib(reply.MAX_REPLY_HEADER_BYTES)} of headers",
     ),
@@ -133,7 +134,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"the {queue.HIDDEN_REMEMBERED:,} that come back last",
         f"the newest {admit.DEAD_LETTERS_KEPT:,}; of a body that is not a message {kib(admit.DEAD_BODY_BYTES)}",
         f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
-        f"publishers stop at {percent(own.FULL_AT)} of `maxmemory`",
+        f"publishers stop at {percent(NEARLY_FULL)} of `maxmemory`",
         f"sent in {own_queue.DEDUP_MS / 60_000:g} minutes",
         f"{mib(sync.MAX_CONFIG_BYTES)} of each source",
         f"the dead for a {'minute' if literal('beat', 'now - ') == 60_000 else '?'}",
@@ -146,7 +147,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"{room._SWEEP_S:g} s for `fleet:room`",
         f"sizes of pools, {look._POOLS_A_CALL} pools a call",
         f"Above {percent(watch.MEMORY_FULL)} of `maxmemory` (in a Cluster",
-        f"They take nothing new above {percent(own.FULL_AT)}.",
+        f"They take nothing new above {percent(NEARLY_FULL)}.",
         f"gives the queue back and tries again {OFTENER}.",
         f"(`visibilityTimeout`, {config.DEFAULT_VISIBILITY_S} s by default)",
         f"asked {'twice' if cluster._LOOK_EVERY_S == 0.5 else '?'} a second",
@@ -172,7 +173,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"two pings in a row ({2 * hear.PING_EVERY_S:g} s)",
         f"what is dead after {'half' if IDLE + TIMES * BETWEEN == 30 else '?'} a minute",
         f"requests in flight within {SETTINGS.worker.stop_within_s:g} s",
-        f"after {supervise._PAUSE_FROM_S:g} s at first and up to {supervise._PAUSE_TO_S:g} s later",
+        f"after {supervise._PAUSES_S[0]:g} s at first and up to {supervise._PAUSES_S[1]:g} s later",
         f"the first sync failed for a {'minute' if SYNC.attempts * SYNC.pause_s == 60 else '?'}",
     ),
     "docs/configure.md": (
@@ -201,7 +202,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"closed ──{RULES.window * RULES.failure_ratio:g} of the last {RULES.window} requests failed──▶ open",
         f"open ──{OPEN_S}──▶ half-open",
         f"half-open ──{RULES.successes_to_close} probes succeeded──▶ closed",
-        f"each of the up to {WORDS[mediate.ATTEMPTS]} attempts",
+        f"each of the up to {WORDS[deliver.ATTEMPTS]} attempts",
         f"nacked and comes back after {RETRY_S} s",
         f"after {OPEN_S} the next message asks",
         f"wait as well, up to {mediate.PROBE_PATIENCE_MS / 1000:g} s",
@@ -256,7 +257,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"from the executors, {send.BATCH} a call",
         f"waits {WORDS[spark_lead._WAITS_FOR_TTLS]} lease times",
         f"**Claims** are kept for a {'day' if ledger._KEEP_MS == 86_400_000 else '?'}.",
-        f"above {percent(dispatch.FULL_AT)} of Redis's memory",
+        f"above {percent(NEARLY_FULL)} of Redis's memory",
         f"of each shard {publish._OWN_ROUND:,} jobs at a time, {publish._ROUND:,} where",
         f"{ledger._MANY:,} jobs or more are marked",
         f"or {feed._HELD_S:g} s have passed",
@@ -268,7 +269,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"accepted and dropped for {minutes(own_queue.DEDUP_MS)} minutes",
         f"at most {own_queue.PER_LANE} messages of each",
         f"At most {NAME} printable characters",
-        f"Above {percent(own.FULL_AT)} of `maxmemory` it takes nothing more",
+        f"Above {percent(NEARLY_FULL)} of `maxmemory` it takes nothing more",
         f"a long poll of {sqs.LONG_POLL_S} s for up to {sqs_client.BATCH} messages",
         f"given up after {sqs_client.CALL_TIMEOUT_S} s",
         f"rests for {sqs_receive.REST_MS:g} ms",
@@ -282,7 +283,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"(port {activemq_address.DEFAULT_PORT} unless given; prefetch {activemq_address.DEFAULT_PREFETCH})",
         f"heartbeats ({BEAT_S:g} s; the broker",
         f"waits {activemq._SIGNS_OF_LIFE * BEAT_S:g} s first",
-        f"after {activemq._RETRY_FROM_S:g} s at first, then up to every {activemq._RETRY_TO_S:g} s",
+        f"after {activemq._RETRY_S[0]:g} s at first, then up to every {activemq._RETRY_S[1]:g} s",
         f"{WORDS[activemq_line._SILENT_BEATS]} heartbeats ({activemq_line._SILENT_BEATS * BEAT_S:g} s)",
     ),
     "docs/report.md": (
