@@ -41,7 +41,7 @@ from spark import feed
 from spark import lead as spark_lead
 from spark import progress as spark_progress
 from spark.sources import copy, ledger, publish, send
-from spark.steps import dispatch, recover
+from spark.steps import recover
 from spark.steps import report as report_step
 from spark.transforms import report as reports
 from workers import deliver, exchange, homes, mediate, settle, waking
