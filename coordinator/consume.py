@@ -12,7 +12,7 @@ from coordinator.directory import Directory
 from coordinator.extend import Extender, OwnedQueue
 from coordinator.hand_back import hand_back
 from coordinator.phantoms import Patrol
-from coordinator.room import Rooms
+from coordinator.rooms import Rooms
 from coordinator.submit import Submitter
 from coordinator.takeover import take_over
 from fleet import failpoint

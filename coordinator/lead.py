@@ -14,7 +14,7 @@ import msgspec
 
 from coordinator.consume import Consumer, leaves_disorder
 from coordinator.directory import Directory
-from coordinator.room import Rooms
+from coordinator.rooms import Rooms
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import QueueConfig

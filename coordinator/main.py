@@ -12,7 +12,7 @@ import uvloop
 from coordinator.directory import Directory
 from coordinator.lead import Lead
 from coordinator.put_off import Limits
-from coordinator.room import Rooms
+from coordinator.rooms import Rooms
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet import failpoint
 from fleet.alarms import Alarms

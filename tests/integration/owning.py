@@ -13,7 +13,7 @@ from typing import Any
 from coordinator.directory import Directory
 from coordinator.lead import Lead
 from coordinator.put_off import Limits
-from coordinator.room import Rooms
+from coordinator.rooms import Rooms
 from coordinator.syncer.publish import Publisher
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config

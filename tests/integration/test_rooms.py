@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from coordinator.put_off import Limits
-from coordinator.room import PATIENCE_MS, Rooms
+from coordinator.room import PATIENCE_MS
+from coordinator.rooms import Rooms
 from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
@@ -183,7 +184,7 @@ async def test_a_new_configuration_in_the_middle_of_a_look_for_who_starves_ends_
     changed.meanwhile = forget_and_wake
     # One that waits for a pool in vain, then one whose patience with it is used up by others who starve.
     assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) == 0
-    rooms._spent["R"] = PATIENCE_MS, 1_000_000.0
+    rooms._patience.spend("R", 1_000_000.0 - PATIENCE_MS, 1_000_000.0)
     assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) > 0
 
 

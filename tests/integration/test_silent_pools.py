@@ -11,7 +11,7 @@ import pytest
 from coordinator import phantoms
 from coordinator.answers import PATIENCE_S
 from coordinator.put_off import Limits
-from coordinator.room import Rooms
+from coordinator.rooms import Rooms
 from fleet.clock import SystemClock
 from fleet.errors import Disordered, Fenced, StateUnavailable
 from fleet.lease import Lease

@@ -169,17 +169,17 @@ BREAKAGES: dict[str, Breakage] = {
         what="a new configuration clears the rooms that a wait reads again",
         changes=(
             Change(
-                "coordinator/room.py",
+                "coordinator/rooms.py",
                 "        self._room = {}\n\n    def on_signal",
                 "        self._room.clear()\n\n    def on_signal",
             ),
             Change(
-                "coordinator/room.py",
+                "coordinator/rooms.py",
                 "                known.get(code, 0),\n                limits,\n",
                 "                known[code],\n                limits,\n",
             ),
             Change(
-                "coordinator/room.py",
+                "coordinator/rooms.py",
                 "        answered = await self._free.to(asking)\n"
                 "        for code in asking:\n"
                 "            free = known[code] = answered.get(code, 0)\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.put_off import Limits
-from coordinator.room import PATIENCE_MS, Room, Take, Wait, decide
+from coordinator.room import PATIENCE_MS, REGAIN, Need, Patience, Room, Take, Wait, decide, need_of, starves
 from fleet.state.pool import SHARE
 
 FAST = Room(share=0.5, free=120, limits=Limits(160, 8), short_ms=None, spent_ms=0.0)
@@ -46,3 +46,41 @@ def test_with_all_pools_full_a_few_are_asked_for_now_and_then() -> None:
 @pytest.mark.parametrize(("rooms", "seconds"), [({"A": FAST, "B": BUSY}, 0.1), ({"B": BUSY}, 1.0)])
 def test_where_a_pool_may_run_out_of_groups_its_wait_is_a_glance(rooms: dict[str, Room], seconds: float) -> None:
     assert decide(rooms, 500, starving=False, by_groups=True) == Wait(seconds, ("B",), False)
+
+
+def test_a_pool_that_is_known_to_have_enough_room_is_not_asked() -> None:
+    assert need_of(0.5, 100, 160, known=50) is None
+    assert need_of(0.5, 100, 160, known=49) == Need(worth=40, tell_at=40)
+
+
+@pytest.mark.parametrize(
+    ("share", "capacity", "need"),
+    [
+        (0.5, 10_000, Need(worth=SHARE, tell_at=250)),
+        (0.02, 10_000, Need(worth=10, tell_at=10)),
+        (0.5, 80, Need(worth=20, tell_at=20)),
+        (0.5, 3, Need(worth=1, tell_at=1)),
+    ],
+    ids=["a share of a batch", "what it would get", "a quarter of a small pool", "one at least"],
+)
+def test_the_room_that_makes_a_poll_worthwhile(share: float, capacity: int, need: Need) -> None:
+    assert need_of(share, 500, capacity, known=0) == need
+
+
+def test_a_pool_starves_with_less_than_it_works_on_at_once_or_twice_that_in_groups() -> None:
+    limits = Limits(160, 8)
+    assert [starves(limits, to_do, by_groups=False) for to_do in (7, 8)] == [True, False]
+    assert [starves(limits, to_do, by_groups=True) for to_do in (15, 16)] == [True, False]
+
+
+def test_patience_is_spent_by_waiting_and_comes_back_slowly() -> None:
+    patience = Patience()
+    assert patience.spent_ms("P", 0.0) == 0.0
+    patience.spend("P", 1000.0, 1600.0)
+    assert patience.spent_ms("P", 1600.0) == 600.0
+    assert patience.spent_ms("P", 2600.0) == pytest.approx(600.0 - 1000.0 * REGAIN)
+    assert patience.spent_ms("OTHER", 1600.0) == 0.0
+    # What it had regained before the wait stays regained.
+    patience.spend("P", 2600.0, 2700.0)
+    assert patience.spent_ms("P", 2700.0) == pytest.approx(700.0 - 1000.0 * REGAIN)
+    assert patience.spent_ms("P", 1_000_000.0) == 0.0
