@@ -12,15 +12,20 @@ from typing import Any
 
 from coordinator.directory import Directory
 from coordinator.lead import Lead
+from coordinator.ownership import Ownership
+from coordinator.parts import Parts
 from coordinator.put_off import Limits
 from coordinator.rooms import Rooms
+from coordinator.rounds import Rounds
 from coordinator.syncer.publish import Publisher
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
 from fleet.errors import SourceUnavailable
+from fleet.lease import Lease
 from fleet.operate import views
 from fleet.sources.base import Depth, Held, Received, Source
 from fleet.state.connect import Client, connected
+from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 
@@ -136,6 +141,8 @@ class Owning:
     client: Client
     clock: HandClock
     lead: Lead
+    ownership: Ownership
+    rounds: Rounds
     rooms: HeldRooms
     alarms: Alarms
     directory: Directory
@@ -156,7 +163,7 @@ class Owning:
     async def advance(self, seconds: float) -> None:
         """Let time pass, and the coordinator look."""
         self.clock.now_ms += seconds * 1000
-        self.lead.look()
+        self.rounds.look()
 
     async def polls(self, times: int, *, source: int = -1) -> None:
         def polled() -> bool:
@@ -171,7 +178,7 @@ class Owning:
 
     async def shown(self) -> dict[str, Any]:
         """`/monitoring/consumer-health` of the queue, as of our heartbeat."""
-        record = {"role": "coordinator", "name": NAME, "host": "here", **self.lead.consumers()}
+        record = {"role": "coordinator", "name": NAME, "host": "here", **self.ownership.consumers()}
         await Registry(self.client).beat(NAME, record, ttl_ms=TTL_MS)
         return (await views.consumers_json(self.client))["q"]
 
@@ -183,7 +190,7 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
 
         def changed() -> None:
             rooms.forget()
-            owning.lead.look()
+            owning.rounds.look()
 
         directory = Directory(registry=Registry(client), look_every_s=60, on_change=changed)
 
@@ -192,23 +199,30 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
             owning.sources.append(source)
             return source
 
+        registry = Registry(client)
         rooms = HeldRooms(client=client, clock=clock, limits_of=lambda _: Limits(50, 1), full=lambda: False)
-        lead = Lead(
-            name=NAME,
-            client=client,
-            directory=directory,
-            clock=clock,
+        leadership = Lease(client=client, key=FleetKeys.leader, owner=NAME, ttl_ms=TTL_MS, clock=clock)
+        lead = Lead(name=NAME, lease=leadership)
+        ownership = Ownership(
+            parts=Parts(
+                name=NAME,
+                client=client,
+                registry=registry,
+                directory=directory,
+                rooms=rooms,
+                alarms=alarms,
+                clock=clock,
+            ),
             ttl_ms=TTL_MS,
-            rooms=rooms,
-            alarms=alarms,
             enabled=True,
             on_crash=crashed,
             open_source=open_source,
             patience_s=patience_s,
             stop_within_s=stop_within_s,
         )
-        owning = Owning(client, clock, lead, rooms, alarms, directory)
-        running = asyncio.create_task(lead.run())
+        rounds = Rounds(name=NAME, registry=registry, lead=lead, ownership=ownership, ttl_ms=TTL_MS, on_crash=crashed)
+        owning = Owning(client, clock, lead, ownership, rounds, rooms, alarms, directory)
+        running = asyncio.create_task(rounds.run())
         try:
             yield owning
         finally:
@@ -218,7 +232,7 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
                 rooms.looks = None
                 looks.put_nowait(None)
             async with asyncio.timeout(15):
-                await lead.stop()
+                await rounds.stop()
                 await running
                 await alarms.flush()
 

@@ -170,7 +170,7 @@ async def test_a_restart_that_fails_is_critical_and_tried_again(redis_server: Re
         await owning.polls(1)
         await owning.advance(60.001)
         for tries in (2, 3):
-            await eventually(lambda tries=tries: len(owning.sources) == tries and not owning.lead.owned)  # type: ignore[misc]
+            await eventually(lambda tries=tries: len(owning.sources) == tries and not owning.ownership.owned)  # type: ignore[misc]
             assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
             await owning.advance(10)
         await owning.polls(1, source=3)
@@ -187,7 +187,7 @@ async def test_a_source_that_hangs_while_it_opens_or_closes_is_not_waited_for(
         await owning.configure("q")
         await owning.polls(1)
         await owning.advance(60.001)
-        await eventually(lambda: len(owning.sources) == 2 and not owning.lead.owned)
+        await eventually(lambda: len(owning.sources) == 2 and not owning.ownership.owned)
         assert await owning.warned() == {RESTARTED: 1, FAILED: 1}
         await owning.advance(10)
         await owning.polls(1, source=2)
@@ -201,7 +201,7 @@ async def test_a_queue_that_fails_after_its_restart_went_well_is_no_failed_resta
         await owning.advance(60.001)
         await owning.polls(1, source=1)
         await owning.configure("q", visibility_s=700)
-        await eventually(lambda: len(owning.sources) == 3 and not owning.lead.owned)
+        await eventually(lambda: len(owning.sources) == 3 and not owning.ownership.owned)
         assert await owning.warned() == {RESTARTED: 1, ("QUEUE_UNAVAILABLE", "ERROR"): 1}
 
 
@@ -209,7 +209,7 @@ async def test_a_queue_that_cannot_be_opened_at_first_is_no_failed_restart(redis
     async with an_owner(redis_server.url) as owning:
         owning.next_source = in_turn(unopened, HeldSource)
         await owning.configure("q")
-        await eventually(lambda: len(owning.sources) == 1 and not owning.lead.owned)
+        await eventually(lambda: len(owning.sources) == 1 and not owning.ownership.owned)
         assert await owning.warned() == {("QUEUE_UNAVAILABLE", "ERROR"): 1}
         assert (await owning.shown())["isRunning"] is False
 
@@ -220,8 +220,8 @@ async def test_the_consumer_of_a_queue_that_is_gone_is_removed_once_it_has_stopp
         await owning.polls(1)
         assert set(await Registry(owning.client).queues()) == {"q"}
         await owning.configure()
-        await eventually(lambda: not owning.lead.owned and len(owning.sources) == 2)
-        assert owning.lead.consumers() == {"polls": {}, "stuck": []}
+        await eventually(lambda: not owning.ownership.owned and len(owning.sources) == 2)
+        assert owning.ownership.consumers() == {"polls": {}, "stuck": []}
         assert all(source.closed for source in owning.sources)
         assert await Registry(owning.client).queues() == {}
         assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, "")
@@ -251,7 +251,7 @@ async def test_a_coordinator_that_is_switched_off_has_no_share_of_the_queues(red
         await owning.configure("a", "b")
         await owning.polls(1, source=0)
         await owning.polls(1, source=1)
-        assert sorted(owning.lead.owned) == ["a", "b"]
+        assert sorted(owning.ownership.owned) == ["a", "b"]
 
 
 async def test_what_is_tracked_and_stands_nowhere_comes_again_with_a_warning(
@@ -264,7 +264,7 @@ async def test_what_is_tracked_and_stands_nowhere_comes_again_with_a_warning(
         (source,) = owning.sources
         source.answers.put_nowait([received("held")])
         await owning.polls(2)
-        queue = Queue(owning.client, "q", epoch=owning.lead.owned["q"].lease.epoch)
+        queue = Queue(owning.client, "q", epoch=owning.ownership.owned["q"].lease.epoch)
         await queue.track([("phantom", "phantom", "P", "g", "handle-phantom")])
         await eventually(lambda: bool(source.nacked))
         assert source.nacked == ["phantom"]
@@ -334,12 +334,12 @@ async def test_nothing_is_restarted_while_we_stop_or_before_there_is_a_configura
 ) -> None:
     async with an_owner(redis_server.url) as owning:
         await owning.advance(120)
-        await eventually(lambda: owning.lead.leadership.held)
+        await eventually(lambda: owning.lead.held)
         assert owning.sources == []
         await owning.configure("q")
         await owning.polls(1)
         owning.clock.now_ms += 120_000
-        await owning.lead.stop()
+        await owning.rounds.stop()
         assert len(owning.sources) == 1
         assert await owning.warned() == {}
 
@@ -350,7 +350,7 @@ async def test_a_stop_waits_so_long_and_leaves_behind_what_does_not_stop(redis_s
         await owning.configure("q")
         await owning.polls(1)
         async with asyncio.timeout(10):
-            await owning.lead.stop()
+            await owning.rounds.stop()
         assert await owning.client.hget(QueueKeys("q").owner, "owner") in (None, ""), "others wait for it"
 
 
@@ -371,7 +371,7 @@ async def test_what_cannot_be_handed_back_at_the_end_is_a_warning_and_keeps_noth
             return await nack(held)
 
         source.nack = first_refused  # type: ignore[method-assign]
-        await owning.lead.stop()
+        await owning.rounds.stop()
         assert source.nacked == ["B0", "B1", "B2"]
         assert await owning.warned() == {("SHUTDOWN_CLEANUP_ERRORS", "WARN"): 1}
 

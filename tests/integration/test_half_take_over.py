@@ -82,12 +82,12 @@ async def an_heir(url: str, source: Callable[[], Source]) -> AsyncIterator[Ownin
 
 async def half_taken_over(owning: Owning, silence: Silence) -> None:
     """The pool answers again, and its take-over ends the ownership."""
-    await eventually(lambda: any(one.consumer and not one.consumer.in_disorder for one in owning.lead.owned.values()))
-    (owned,) = owning.lead.owned.values()
-    assert owned.task is not None and owned.consumer is not None
+    await eventually(lambda: any(one.duties and not one.duties.in_disorder for one in owning.ownership.owned.values()))
+    (owned,) = owning.ownership.owned.values()
+    assert owned.task is not None and owned.duties is not None
     silence.over.set()
     await asyncio.wait([owned.task], timeout=15)
-    assert owned.task.done() and owned.consumer.in_disorder
+    assert owned.task.done() and owned.duties.in_disorder
 
 
 async def delivered(owning: Owning, names: Sequence[str]) -> list[str]:
@@ -95,7 +95,7 @@ async def delivered(owning: Owning, names: Sequence[str]) -> list[str]:
     tracked, came = Queue(owning.client, "q"), list[str]()
 
     async def all_came() -> bool:
-        owning.lead.look()
+        owning.rounds.look()
         broker_ids = await drain(Pool(owning.client, "P"))
         came.extend(one.message_id for one in await tracked.tracked(broker_ids) if one is not None)
         return set(came) >= set(names)

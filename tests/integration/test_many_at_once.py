@@ -49,16 +49,16 @@ async def test_a_coordinator_keeps_two_hundred_and_fifty_queues_through_a_stall(
                 lambda: len(owning.sources) == len(QUEUES) and all(source.polls for source in owning.sources),
                 within_s=30,
             )
-            consumers = {name: one.consumer for name, one in owning.lead.owned.items()}
+            duties = {name: one.duties for name, one in owning.ownership.owned.items()}
             server.server.pause()
             for name in QUEUES:
-                owning.lead.on_settled(name)
-            owning.lead.look()
+                owning.ownership.on_settled(name)
+            owning.rounds.look()
             await asyncio.sleep(STALL_S)
             server.server.resume()
             await owning.client.ping()
-            await owning.lead._round()
-            assert {name: one.consumer for name, one in owning.lead.owned.items()} == consumers
+            await owning.rounds.round()
+            assert {name: one.duties for name, one in owning.ownership.owned.items()} == duties
             assert _connections(server) <= MOST + 2
 
 

@@ -21,11 +21,11 @@ async def test_it_is_soon_above_the_epoch_that_the_pool_remembers(redis_server: 
         body = json.dumps({"id": "m", "poolCode": "P", "mediationTarget": "http://127.0.0.1:9/"})
         owning.sources[0].answers.put_nowait([Received("1", "handle", body.encode(), "g")])
         for tries in (1, 2):
-            await eventually(lambda: not owning.lead.owned)
-            await owning.lead._round()
-            assert (len(owning.sources), owning.lead.owned) == (tries, {}), "it is not tried all the time"
+            await eventually(lambda: not owning.ownership.owned)
+            await owning.rounds.round()
+            assert (len(owning.sources), owning.ownership.owned) == (tries, {}), "it is not tried all the time"
             await owning.advance(1)
             await owning.polls(0, source=tries)
         await owning.polls(1)
-        (owned,) = owning.lead.owned.values()
+        (owned,) = owning.ownership.owned.values()
         assert int(owned.lease.epoch) == ahead + 1

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator import main
 from coordinator.directory import Directory
-from coordinator.lead import Lead
+from coordinator.ownership import Ownership
 from coordinator.syncer.publish import Publisher
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet.alarms import Alarms
@@ -182,14 +182,14 @@ async def test_a_coordinator_that_ends_stops_what_is_scheduled_before_it_lets_go
         monkeypatch.setattr(kind, "stop", noted)
 
     noting(Watch)
-    noting(Lead)
+    noting(Ownership)
     settings = Settings(redis=RedisSettings(url=redis_server.url), lease=LeaseSettings(ttl_ms=2000))
     serving = asyncio.create_task(main.serve(settings))
     async with connected(redis_server.url) as client:
         await eventually(lambda: _leads(client))
         os.kill(os.getpid(), signal.SIGTERM)
         assert await serving == 0
-    assert order == ["Watch stops", "Watch has stopped", "Lead stops", "Lead has stopped"]
+    assert order == ["Watch stops", "Watch has stopped", "Ownership stops", "Ownership has stopped"]
 
 
 async def _leads(client: Client) -> bool:
