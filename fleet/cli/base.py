@@ -120,7 +120,7 @@ def become(settings: Settings, process: str) -> None:
 
 
 async def fetch_config(source: str) -> bytes:
-    from coordinator.syncer.sync import fetch
+    from coordinator.syncer.fetch import fetch
 
     return await asyncio.to_thread(fetch, source)
 

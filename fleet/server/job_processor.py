@@ -6,12 +6,12 @@ from functools import partial
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import Rules
 from fleet.delivery.signatures import Signatures
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import open_store
-from fleet.delivery.breakers import Breakers
 from fleet.processing.process import AT_ONCE, THREADS, Processor
 from fleet.processing.signers import JobSigners
 from fleet.settings import Settings
@@ -32,7 +32,14 @@ def http_client(settings: Settings, rules: Rules) -> HttpClient:
 
 
 def job_processor(
-    settings: Settings, *, client: Client, http: HttpClient, rules: Rules, clock: Clock, alarms: Alarms, breakers: Breakers
+    settings: Settings,
+    *,
+    client: Client,
+    http: HttpClient,
+    rules: Rules,
+    clock: Clock,
+    alarms: Alarms,
+    breakers: Breakers,
 ) -> Processor:
     signers = JobSigners(
         registry=Registry(client),

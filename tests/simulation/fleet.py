@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import coordinator.main
+import coordinator.syncer.fetch
 import coordinator.syncer.main
-import coordinator.syncer.sync
 import fleet.sources.open as opening
 import fleet.sources.own.source
 import fleet.state.connect
@@ -167,7 +167,7 @@ class Fleet:
                 mock.patch.object(coordinator.main, "tame_collector", _nothing),
                 mock.patch.object(workers.main, "tame_collector", _nothing),
                 mock.patch.object(workers.main, "HttpClient", lambda **_: SimulatedHttp(self._endpoints)),
-                mock.patch.object(coordinator.syncer.sync, "_fetch_url", self._fetch),
+                mock.patch.object(coordinator.syncer.fetch, "_fetch_url", self._fetch),
                 mock.patch.object(opening, "_load", self._load),
                 in_line(),
             ):

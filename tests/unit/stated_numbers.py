@@ -6,7 +6,7 @@ import re
 import socket
 from pathlib import Path
 
-from coordinator import acknowledge, admit, consume, lead, room, submit, watch
+from coordinator import acknowledge, admit, consume, room, setbacks, submit, watch
 from coordinator.syncer import sync, validate
 from fleet import config, message, outcome
 from fleet import process as every_process
@@ -83,7 +83,7 @@ def minutes(ms: float) -> str:
 
 RETRY_S, NAME = outcome.DEFAULT_RETRY_S, message.MAX_NAME_CHARACTERS
 OPEN_S = f"{RULES.open_ms / 1000:g} s"
-AGAIN_S, AGAIN_MOST_S = lead._AFTER_ERROR_MS / 1000, lead._AFTER_ERROR_MOST_MS / 1000
+AGAIN_S, AGAIN_MOST_S = setbacks.AFTER_ERROR_MS / 1000, setbacks.AFTER_ERROR_MOST_MS / 1000
 OFTENER = f"after {AGAIN_S:g} s, then later and later, up to every {AGAIN_MOST_S:g} s"
 MANY_LATE = f"{submit.LATE_MOST:,} messages"
 IDLE, BETWEEN, TIMES = (
@@ -144,7 +144,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"costs time: {waking.SWEEP_S:g} s for `fleet:wake` and `fleet:wake:`",
         f"{acknowledge._SWEEP_S:g} s for `fleet:settled` and `fleet:queue`",
         f"{own._LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
-        f"{room._SWEEP_S:g} s for `fleet:room`",
+        f"{room.SWEEP_S:g} s for `fleet:room`",
         f"sizes of pools, {look._POOLS_A_CALL} pools a call",
         f"Above {percent(watch.MEMORY_FULL)} of `maxmemory` (in a Cluster",
         f"They take nothing new above {percent(NEARLY_FULL)}.",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.syncer.sync import MAX_CONFIG_BYTES, fetch
+from coordinator.syncer.fetch import MAX_CONFIG_BYTES, fetch
 from fleet.errors import InvalidConfig
 
 BODY = b'{"processingPools": []}'

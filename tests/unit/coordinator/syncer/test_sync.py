@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.syncer.sync import Published, RetryPolicy, Syncer, fetch, limit_pools
+from coordinator.syncer.fetch import fetch
+from coordinator.syncer.sync import Published, RetryPolicy, Sync, limit_pools
 from fleet.config import RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateUnavailable
 
@@ -34,7 +35,7 @@ def test_pools_above_the_limit_are_left_out_but_never_the_default_pool() -> None
     assert limit_pools(config, max_pools=4) == (config, ())
 
 
-# Syncer
+# Sync
 
 
 class World:
@@ -79,8 +80,8 @@ class World:
             raise StateUnavailable
         self.warnings.append((category, severity, text))
 
-    def syncer(self, sources: str, **more: Any) -> Syncer:
-        return Syncer(
+    def syncer(self, sources: str, **more: Any) -> Sync:
+        return Sync(
             sources=sources,
             publish=self.publish,
             warn=self.warn,
@@ -88,7 +89,7 @@ class World:
             **{"sleep": self.sleep, "fetch": self.fetch, **more},
         )
 
-    async def ticks(self, syncer: Syncer, seconds: int) -> None:
+    async def ticks(self, syncer: Sync, seconds: int) -> None:
         for _ in range(seconds):
             self.now_ms += 1000
             await syncer.tick()
