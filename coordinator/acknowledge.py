@@ -16,12 +16,13 @@ from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.sources.base import Held, Source
 from fleet.state.queue import Queue, Settled
+from fleet.waiting import Backoff, happens
 
 log = logging.getLogger("fleet.coordinator")
 
 MOST = 500
 _SWEEP_S = 5.0  # a lost signal costs this long
-_RETRY_FROM_S, _RETRY_TO_S = 0.1, 5.0
+_RETRY_S = (0.1, 5.0)
 
 
 class Acknowledger:
@@ -55,11 +56,7 @@ class Acknowledger:
                 failpoint.hit("settled-read")
                 applied = await self._apply(settled)
                 continue
-            try:
-                async with asyncio.timeout(_SWEEP_S):
-                    await self.wake.wait()
-            except TimeoutError:
-                continue
+            await happens(self.wake, within_s=_SWEEP_S)
 
     async def catch_up(self) -> int:
         """Apply all that is settled by now; how many were shown again.
@@ -108,7 +105,7 @@ class Acknowledger:
 
     async def _insist(self, call: Callable[[], Awaitable[list[bool]]]) -> list[bool] | None:
         """Call the source until it answers; None once the lease is gone."""
-        pause_s = _RETRY_FROM_S
+        backoff = Backoff(*_RETRY_S)
         while self._ours():
             try:
                 return await call()
@@ -116,6 +113,5 @@ class Acknowledger:
                 if not self._insists:
                     raise
                 log.warning("%s: outcomes wait", error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                await backoff.pause()
         return None

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-
-import msgspec
 
 from coordinator.route import Malformed, Routed, overtaking, route
 from coordinator.submit import Returned, Share, Submitter
@@ -16,15 +13,14 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.errors import StateUnavailable
 from fleet.lease import Lease
+from fleet.letter import KEPT_A_QUEUE
+from fleet.letter import malformed as letter_of
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Held, Received, Source
 from fleet.state.queue import Queue, Tracking
 from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
-
-DEAD_LETTERS_KEPT = 10_000
-DEAD_BODY_BYTES = 16 * 1024
 
 
 class Admission:
@@ -132,23 +128,14 @@ class Admission:
             log.warning("message %s of %s can never be delivered: %s",
                         m.received.broker_id, self._queue.name, m.reason)  # fmt: skip
             letters.append(
-                msgspec.json.encode(
-                    {
-                        "brokerMessageId": m.received.broker_id,
-                        "queueId": self._queue.name,
-                        "reason": m.reason,
-                        "bodyBytes": len(m.received.body),
-                        "body": m.received.body[:DEAD_BODY_BYTES].decode("utf-8", "replace"),
-                        "t": time.time_ns() // 1_000_000,
-                    }
-                ).decode()
+                letter_of(broker_id=m.received.broker_id, queue=self._queue.name, body=m.received.body, reason=m.reason)
             )
         self._counts["malformed"] += len(malformed)
         name = self._queue.name
         self._alarms.add(
             "MALFORMED_MESSAGE", "WARN", f"queue {name} holds what is no message, see fleet dead list", logged=True
         )
-        await self._queue.bury(letters, keep=DEAD_LETTERS_KEPT)
+        await self._queue.bury(letters, keep=KEPT_A_QUEUE)
         self._check_lease()
         await self._source.ack([Held(m.received.broker_id, m.received.handle) for m in malformed])
 

@@ -20,6 +20,7 @@ from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Held, Received, Source
 from fleet.state.pool import SHARE
+from fleet.waiting import Backoff
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -28,7 +29,7 @@ FIRST_POLL_MOST = SHARE
 """Until some of a queue's messages have shown where they go, no more than the smallest pool takes."""
 POLL_WAIT_MS = 1000
 """Short, so that a lost lease or a stop is seen soon. A source that can waits this long for its first message."""
-_RETRY_FROM_S, _RETRY_TO_S = 0.2, 5.0
+_RETRY_S = (0.2, 5.0)
 STUCK_MS = 60_000.0
 
 
@@ -107,7 +108,7 @@ class Consumer:
         self.in_disorder = not self._ours()
 
     async def _poll(self) -> None:
-        pause_s, told_full = _RETRY_FROM_S, False
+        backoff, told_full = Backoff(*_RETRY_S), False
         while self._ours():
             self.note_alive()
             if self._submitter.is_full:
@@ -115,7 +116,7 @@ class Consumer:
                     text = f"queue {self._name} is read no further: too much waits for pools that do not answer"
                     self._alarms.add("QUEUE_FULL", "ERROR", text)
                 told_full = True
-                await self._rest(_RETRY_FROM_S)
+                await self._rest(_RETRY_S[0])
                 continue
             told_full = False
             room = await self._room()
@@ -124,10 +125,9 @@ class Consumer:
             async with self._submitter.between_batches:
                 reached = not self._ours() or await self._take(min(room, POLL_MOST))
             if reached:
-                pause_s = _RETRY_FROM_S
+                backoff.renew()
             else:
-                await self._rest(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_TO_S)
+                await self._rest(backoff.spend())
 
     async def _room(self) -> int:
         """How many messages the pools can take; 0 after a while without room."""

@@ -10,6 +10,7 @@ from fleet.config import QueueConfig, RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
 from fleet.state.registry import Registry
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -34,11 +35,7 @@ class Directory:
         while True:
             self._look.clear()
             await self.refresh()
-            try:
-                async with asyncio.timeout(self._look_every_s):
-                    await self._look.wait()
-            except TimeoutError:
-                continue
+            await happens(self._look, within_s=self._look_every_s)
 
     async def refresh(self) -> None:
         try:

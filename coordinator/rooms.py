@@ -16,6 +16,7 @@ from coordinator.room import PATIENCE_MS, SWEEP_S, Patience, Room, Take, Wait, d
 from fleet.clock import Clock
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
+from fleet.waiting import happens
 
 SOME_SHARE = 0.02
 """A pool that gets less of a queue than this is never asked whether it starves."""
@@ -94,10 +95,7 @@ class Rooms:
 
     async def _pause(self, pause: Wait, changed: asyncio.Event, since_ms: float) -> None:
         try:
-            async with asyncio.timeout(pause.seconds):
-                await changed.wait()
-        except TimeoutError:
-            return
+            await happens(changed, within_s=pause.seconds)
         finally:
             if pause.starving:
                 now_ms = self._clock.boot_ms()

@@ -10,6 +10,7 @@ from coordinator.lead import Lead
 from coordinator.ownership import Ownership
 from fleet.errors import StateError
 from fleet.state.registry import Registry
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -55,11 +56,7 @@ class Rounds:
             while not self._stopping:
                 self._look.clear()
                 soon_ms = await self.round()
-                try:
-                    async with asyncio.timeout(soon_ms / 1000):
-                        await self._look.wait()
-                except TimeoutError:
-                    continue
+                await happens(self._look, within_s=soon_ms / 1000)
             # What we own is kept until it has ended, however long that takes.
             await self._over.wait()
         finally:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.errors import InvalidMessage
-from fleet.message import DEFAULT_GROUP, MAX_NAME_CHARACTERS, Message, decode
+from fleet.message import DEFAULT_GROUP, MAX_NAME_CHARACTERS, POLICY_OF, Message, decode
 from fleet.sources.base import Received, Source
 
 OWN_LANE = "\x1e"
 """Begins the lane of a message that asks for no order. Unprintable, so that no group can be named like one."""
-_POLICY = {None: "", "IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
 
 
 @dataclass(slots=True)
@@ -25,7 +24,8 @@ class Routed:
     @property
     def policy(self) -> str:
         """What it asks for itself after a failure, '' for what its pool does."""
-        return _POLICY[self.message.dispatch_mode]
+        mode = self.message.dispatch_mode
+        return "" if mode is None else POLICY_OF[mode]
 
     def is_held_by(self, source: Source) -> bool:
         """Whether its source shows nothing newer of its group before it. A group in the body alone is none to it."""

@@ -28,7 +28,7 @@ from fleet.state.connect import Client
 from fleet.state.entry import Entry
 from fleet.state.pool import AWAY_GRACE_MS, Pool
 from fleet.state.queue import Queue, Tracked, Tracking
-from fleet.waiting import cancel
+from fleet.waiting import Backoff, cancel
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -38,7 +38,7 @@ SUBMIT_MOST = 500
 """Entries a call: a script is not interrupted, and others wait for it."""
 LATE_MOST, LATE_MOST_BYTES = 5000, 64 * 1024 * 1024
 """What waits for such pools. With more of it the queue is read no further."""
-_AGAIN_FROM_S, _AGAIN_TO_S, _LOOK_S = 0.25, 2.0, 0.5
+_AGAIN_S, _LOOK_S = (0.25, 2.0), 0.5
 FULL_TOLD_EVERY_S = 10.0
 
 Share = list[tuple[Routed, Tracking]]
@@ -207,7 +207,7 @@ class Submitter:
     # One pool -------------------------------------------------------------------------------------
 
     async def _catch_up(self, code: str, calling: asyncio.Task[Returned] | None) -> None:
-        pause_s = _AGAIN_FROM_S
+        backoff = Backoff(*_AGAIN_S)
         while True:
             returned: Returned | None = None
             try:
@@ -217,13 +217,12 @@ class Submitter:
                     await self._take_over(code)
                 else:
                     returned = await self._repeat(code, *self._late[code][0])
-                pause_s = _AGAIN_FROM_S
+                backoff.renew()
                 self._silent_since_s.pop(code, None)
             except StateUnavailable as error:
                 log.debug("%s", error)
                 self._silent_since_s.setdefault(code, time.monotonic())
-                await self._rest(pause_s)
-                pause_s = min(2 * pause_s, _AGAIN_TO_S)
+                await self._rest(backoff.spend())
             calling = None
             if returned is not None:
                 self._late[code].popleft()

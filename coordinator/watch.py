@@ -16,12 +16,11 @@ from fleet.state import observe
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
-from fleet.state.registry import Registry
+from fleet.state.registry import NEARLY_FULL, Registry
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.coordinator")
 
-MEMORY_FULL = 0.9
-"""Of Redis's memory. From here on only what frees it goes on: settling, not taking in."""
 WATCH_EVERY_S = 1.0
 """How soon a drained pool is removed, and the outbox of a dead worker copied (the seed takes 10 s)."""
 TROUBLE_EVERY_S = 30.0
@@ -62,11 +61,7 @@ class Watch:
     async def run(self) -> None:
         while not self._stop.is_set():
             await self.round()
-            try:
-                async with asyncio.timeout(self._every_s):
-                    await self._stop.wait()
-            except TimeoutError:
-                continue
+            await happens(self._stop, within_s=self._every_s)
 
     async def stop(self) -> None:
         """Begin nothing more, and wait a moment for what has begun."""
@@ -101,7 +96,7 @@ class Watch:
         self._known_alive = alive
 
     def _note_memory(self, share: float) -> None:
-        full = share > MEMORY_FULL
+        full = share > NEARLY_FULL
         if full != self.memory_full:
             what = "nothing is taken from the queues until it is not" if full else "queues are read again"
             log.warning("Redis is %.0f %% full: %s", share * 100, what)

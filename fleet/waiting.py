@@ -19,7 +19,7 @@ async def happens(event: asyncio.Event, *, within_s: float | None) -> bool:
     return True
 
 
-class Patience:
+class Backoff:
     """The pause after each error in a row: twice as long each time, up to a most."""
 
     def __init__(self, from_s: float = 0.05, most_s: float = 1.0) -> None:

@@ -18,7 +18,7 @@ from fleet.lease import safe_deadline
 from fleet.state.cluster import PerNode
 from fleet.state.pool import Claim, Exchanged, Policy, Pool, Settlement
 from fleet.state.scripts import number
-from fleet.waiting import Patience
+from fleet.waiting import Backoff
 from workers.account import Account
 from workers.due import DueTimer
 from workers.lease import LaneLease
@@ -260,7 +260,7 @@ class PoolLink:
         self, call: int, settlements: list[Settlement], trims: list[int], want: int
     ) -> tuple[Exchanged, float]:
         """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
-        patience = Patience()
+        backoff = Backoff()
         self._asked_at_ms = self._clock.boot_ms()
         while True:
             try:
@@ -291,7 +291,7 @@ class PoolLink:
                 if self.stopping and not settlements:
                     # Nothing to settle: what the outbox holds the leader copies.
                     return Exchanged("ok", None, set(), set(), [], [], self.policy), 0.0
-                await patience.pause()
+                await backoff.pause()
                 continue
             if self._in_doubt:
                 # An answer was lost, and with it which outcomes were accepted. The outbox knows.

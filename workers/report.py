@@ -11,7 +11,7 @@ from fleet.errors import StateError
 from fleet.state.connect import Client
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
-from fleet.waiting import Patience
+from fleet.waiting import Backoff
 from workers.exchange import PoolLink
 
 log = logging.getLogger("fleet.worker")
@@ -69,20 +69,20 @@ class Reporter:
         task.add_done_callback(self._on_crash)
 
     async def _recover(self, link: PoolLink) -> None:
-        patience = Patience()
+        backoff = Backoff()
         while True:
             try:
                 calls = await link.pool.outbox(self._worker)
                 break
             except StateError:
-                await patience.pause()
+                await backoff.pause()
         for call, items in calls.items():
             self.report(link, call, items)
 
     async def _copy(self, name: str) -> None:
         queue = Queue(self._client, name)
         loop = asyncio.get_running_loop()
-        patience = Patience()
+        backoff = Backoff()
         try:
             while name in self._waiting:
                 pause_left_s = self._reported_at.get(name, 0.0) + REPORT_EVERY_S - loop.time()
@@ -97,9 +97,9 @@ class Reporter:
                         break
                     except StateError as error:
                         # They are safe in the outbox: should we die, the leader copies them.
-                        if patience.is_new:
+                        if backoff.is_new:
                             log.warning("outcomes of %s wait in the outbox: %s", name, error)
-                        await patience.pause()
+                        await backoff.pause()
                 failpoint.hit("copied")
                 for parcel, _ in batch:
                     parcel.left -= 1

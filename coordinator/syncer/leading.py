@@ -18,6 +18,7 @@ from fleet.config_difference import difference
 from fleet.errors import Fenced, InvalidConfig, StateError
 from fleet.lease import Lease
 from fleet.state.registry import Registry
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.syncer")
 
@@ -78,11 +79,7 @@ class Leading:
         while True:
             self._look.clear()
             pause_ms = await self._round()
-            try:
-                async with asyncio.timeout(pause_ms / 1000):
-                    await self._look.wait()
-            except TimeoutError:
-                continue
+            await happens(self._look, within_s=pause_ms / 1000)
 
     async def release(self) -> None:
         """Give the lead back, so that another need not wait."""

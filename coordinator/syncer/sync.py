@@ -18,6 +18,7 @@ from fleet.clock import Clock
 from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
 from fleet.errors import FleetError, InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
+from fleet.waiting import happens
 from fleet.words import number
 
 log = logging.getLogger("fleet.syncer")
@@ -186,11 +187,7 @@ class Sync:
         while True:
             self._nudge.clear()
             await self.tick()
-            try:
-                async with asyncio.timeout(TICK_S):
-                    await self._nudge.wait()
-            except TimeoutError:
-                continue
+            await happens(self._nudge, within_s=TICK_S)
 
     def reload(self, request: str = "") -> None:
         """Read everything at the next tick, as `fleet config reload` asks."""

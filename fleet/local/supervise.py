@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.waiting import Patience, happens
+from fleet.waiting import Backoff, happens
 
 log = logging.getLogger("fleet.supervisor")
 
@@ -57,7 +57,7 @@ class _Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.started_s = 0.0
         self.ended = asyncio.Event()
-        self.patience = Patience(*_PAUSES_S)
+        self.backoff = Backoff(*_PAUSES_S)
         self.is_removed = False
 
 
@@ -175,8 +175,8 @@ class Supervisor:
                 self._over.set()
                 return
             if time.monotonic() - child.started_s > _HEALTHY_S:
-                child.patience.renew()
-            pause_s = child.patience.spend()
+                child.backoff.renew()
+            pause_s = child.backoff.spend()
             log.warning("%s ended %s; starts again in %.1f s", child.program.name, _how(code), pause_s)
             if await happens(self._over, within_s=pause_s) or child.is_removed:
                 return

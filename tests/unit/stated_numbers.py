@@ -6,9 +6,9 @@ import re
 import socket
 from pathlib import Path
 
-from coordinator import acknowledge, admit, consume, room, setbacks, submit, watch
-from coordinator.syncer import sync, validate
-from fleet import config, message, outcome
+from coordinator import acknowledge, consume, room, setbacks, submit
+from coordinator.syncer import fetch, sync, validate
+from fleet import config, letter, message, outcome
 from fleet import process as every_process
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
@@ -132,11 +132,11 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"failures of {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s; swept",
         f"TTL {EPOCHS_KEPT_MS / 3_600_000:g} h once the pool is gone",
         f"the {queue.HIDDEN_REMEMBERED:,} that come back last",
-        f"the newest {admit.DEAD_LETTERS_KEPT:,}; of a body that is not a message {kib(admit.DEAD_BODY_BYTES)}",
+        f"the newest {letter.KEPT_A_QUEUE:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
         f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
         f"publishers stop at {percent(NEARLY_FULL)} of `maxmemory`",
         f"sent in {own_queue.DEDUP_MS / 60_000:g} minutes",
-        f"{mib(sync.MAX_CONFIG_BYTES)} of each source",
+        f"{mib(fetch.MAX_CONFIG_BYTES)} of each source",
         f"the dead for a {'minute' if literal('beat', 'now - ') == 60_000 else '?'}",
         f"{breakers.MOST_ORIGINS:,} origins; forgotten an {'hour' if breakers.IDLE_MS == 3_600_000 else '?'} after",
         f"the newest {warnings.MOST:,}; TTL {warnings.KEEP_MS / 3_600_000:g} h",
@@ -146,7 +146,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"{own._LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
         f"{room.SWEEP_S:g} s for `fleet:room`",
         f"sizes of pools, {look._POOLS_A_CALL} pools a call",
-        f"Above {percent(watch.MEMORY_FULL)} of `maxmemory` (in a Cluster",
+        f"Above {percent(NEARLY_FULL)} of `maxmemory` (in a Cluster",
         f"They take nothing new above {percent(NEARLY_FULL)}.",
         f"gives the queue back and tries again {OFTENER}.",
         f"(`visibilityTimeout`, {config.DEFAULT_VISIBILITY_S} s by default)",
@@ -164,11 +164,11 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"It tries again {OFTENER}",
         f"`all {connections.MOST} connections wait for answers`",
         f"With {MANY_LATE} waiting (or {mib(submit.LATE_MOST_BYTES)})",
-        f"are above {percent(watch.MEMORY_FULL)} of the `maxmemory`",
+        f"are above {percent(NEARLY_FULL)} of the `maxmemory`",
         f"at least {PART[1 / RULES.failure_ratio]} of its last {RULES.window} requests failed",
         f"a probe every {OPEN_S}. Its messages come again after {RETRY_S} s",
         f"called again after {RULES.successes_to_close} good probes",
-        f"From {percent(watch.MEMORY_FULL)} on nothing new is taken",
+        f"From {percent(NEARLY_FULL)} on nothing new is taken",
         f"no answer within {connections.TIMEOUT_S:g} s, gives up every connection",
         f"two pings in a row ({2 * hear.PING_EVERY_S:g} s)",
         f"what is dead after {'half' if IDLE + TIMES * BETWEEN == 30 else '?'} a minute",
@@ -191,12 +191,12 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"in shares of {pool.SHARE}, each whole or not at all. A pool with a capacity of {pool.SHARE} or less",
         f"still taken, for {number('configure', 'PROMISE_MS') / 1000:g} s at most",
         f"must be good: {SYNC.attempts} attempts, {SYNC.pause_s:g} s apart",
-        f"A URL has {sync.FETCH_TIMEOUT_S:g} s to answer, and {mib(sync.MAX_CONFIG_BYTES)} are read at most",
+        f"A URL has {fetch.FETCH_TIMEOUT_S:g} s to answer, and {mib(fetch.MAX_CONFIG_BYTES)} are read at most",
         f"`fleet up` waits {up.WORKER_STOPS_S:g} s for it, the units {behind('TimeoutStopSec=', UNIT)} s",
         f"up to {feed._HELD_S:g} s apart where a look takes long",
         f"at most {NAME} printable characters, unique",
         f"A body over {kib(message.MAX_BODY_BYTES)}",
-        f"(`{{q:NAME}}:dead`, the newest {admit.DEAD_LETTERS_KEPT:,})",
+        f"(`{{q:NAME}}:dead`, the newest {letter.KEPT_A_QUEUE:,})",
     ),
     "docs/breakers.md": (
         f"closed ──{RULES.window * RULES.failure_ratio:g} of the last {RULES.window} requests failed──▶ open",

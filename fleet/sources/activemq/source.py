@@ -24,7 +24,7 @@ from fleet.sources.activemq.depth import Statistics, look
 from fleet.sources.activemq.line import HEARTBEAT_MS, StompLine
 from fleet.sources.activemq.session import HANDLE, Delivery, Memory, Session
 from fleet.sources.base import Depth, Held, Received
-from fleet.waiting import Patience
+from fleet.waiting import Backoff
 
 log = logging.getLogger("fleet.sources")
 
@@ -171,7 +171,7 @@ class ActiveMqSource:
 
     async def _keep(self, line: StompLine) -> None:
         """Connect again, whenever the line is lost. Who polls next subscribes."""
-        patience = Patience(*_RETRY_S)
+        backoff = Backoff(*_RETRY_S)
         while True:
             await line.lost.wait()
             self._session.end()
@@ -179,12 +179,12 @@ class ActiveMqSource:
             await line.close()
             while line.lost.is_set():
                 # Not all at once, when a broker is back.
-                await asyncio.sleep(patience.spend() * random.uniform(0.5, 1))
+                await asyncio.sleep(backoff.spend() * random.uniform(0.5, 1))
                 try:
                     line = await self._connect()
                 except SourceUnavailable as error:
                     log.debug("%s", error)
-            patience.renew()
+            backoff.renew()
             log.info("%s: connected again", self._address)
 
     async def _subscribe(self, line: StompLine, session: Session) -> bool:

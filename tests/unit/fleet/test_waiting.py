@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fleet.waiting import Patience, cancel, happens
+from fleet.waiting import Backoff, cancel, happens
 
 
 async def test_an_event_is_waited_for_no_longer_than_asked() -> None:
@@ -23,11 +23,11 @@ async def test_whoever_is_cancelled_while_he_waits_hears_of_it() -> None:
 
 
 def test_each_pause_is_twice_as_long_as_the_last_up_to_the_most() -> None:
-    patience = Patience(0.05, 0.3)
-    told = [(patience.is_new, patience.spend()) for _ in range(5)]
+    backoff = Backoff(0.05, 0.3)
+    told = [(backoff.is_new, backoff.spend()) for _ in range(5)]
     assert told == [(True, 0.05), (False, 0.1), (False, 0.2), (False, 0.3), (False, 0.3)]
-    patience.renew()
-    assert (patience.is_new, patience.spend()) == (True, 0.05)
+    backoff.renew()
+    assert (backoff.is_new, backoff.spend()) == (True, 0.05)
 
 
 async def test_what_swallows_a_cancellation_is_cancelled_again() -> None:
