@@ -7,10 +7,10 @@ import logging
 from typing import Any
 
 from coordinator.directory import Directory
-from coordinator.lead import Lead
+from coordinator.lead import Leadership
 from coordinator.ownership import Ownership
 from coordinator.parts import Parts
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from coordinator.rooms import Rooms
 from coordinator.rounds import Rounds
 from coordinator.watch import WATCH_EVERY_S, Watch
@@ -41,7 +41,7 @@ class Coordinator:
         self._directory = Directory(
             registry=registry, look_every_s=min(1.0, ttl_ms / 2000), on_change=self._on_new_configuration
         )
-        self._lead = Lead(
+        self._lead = Leadership(
             name=name,
             lease=Lease(client=client, key=FleetKeys.leader, owner=name, ttl_ms=ttl_ms, clock=clock),
         )
@@ -127,9 +127,9 @@ class Coordinator:
             "counts": {**lead.lost, **ownership.lost, **counts},
         }
 
-    def _limits_of(self, code: str) -> Limits:
+    def _limits_of(self, code: str) -> PoolLimits:
         pool = self._directory.config.pool(code)
-        return Limits(pool.capacity, pool.concurrency) if pool is not None else Limits(MIN_CAPACITY, 1)
+        return PoolLimits(pool.capacity, pool.concurrency) if pool is not None else PoolLimits(MIN_CAPACITY, 1)
 
     def _on_new_configuration(self) -> None:
         self._rooms.forget()

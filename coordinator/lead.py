@@ -12,7 +12,7 @@ from fleet.lease import Lease
 log = logging.getLogger("fleet.coordinator")
 
 
-class Lead:
+class Leadership:
     def __init__(self, *, name: str, lease: Lease) -> None:
         self._name = name
         self._lease = lease

@@ -19,7 +19,7 @@ _CALM_MS = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PoolLimits:
     """How much a pool takes, and how much of that it works on."""
 
     capacity: int
@@ -29,7 +29,7 @@ class Limits:
 class PutOff:
     """Of each pool, as of its refusals. All that one call refuses is put off alike, so that it keeps its order."""
 
-    def __init__(self, limits_of: Callable[[str], Limits], is_slow: Callable[[str], bool], clock: Clock) -> None:
+    def __init__(self, limits_of: Callable[[str], PoolLimits], is_slow: Callable[[str], bool], clock: Clock) -> None:
         self._limits_of = limits_of
         self._is_slow = is_slow
         self._clock = clock

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from fleet.state.pool import SHARE
 
 PATIENCE_MS = 1000.0
@@ -31,7 +31,7 @@ class Room:
     share: float
     """The part of a batch that goes to this pool."""
     free: int
-    limits: Limits
+    limits: PoolLimits
     short_ms: float | None
     """For how long it has been short of room; None: it is not."""
     spent_ms: float
@@ -75,7 +75,7 @@ def decide(
     return Wait(max(_LEAST_S, min(SWEEP_S, left_s)), patient, starving)
 
 
-def starves(limits: Limits, to_do: int, *, by_groups: bool) -> bool:
+def starves(limits: PoolLimits, to_do: int, *, by_groups: bool) -> bool:
     """Whether a pool with this much to do could work on more than that.
 
     Counted in groups, it needs twice as many as it works on at once: a wait may outlast a group, and there must be

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from coordinator.answers import Answers, Question
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import PoolLimits, PutOff
 from coordinator.room import PATIENCE_MS, SWEEP_S, Patience, Room, Take, Wait, decide, need_of, starves
 from fleet.clock import Clock
 from fleet.state.connect import Client
@@ -28,7 +28,7 @@ class Rooms:
     """The room of every pool this process feeds: the last answer, asked again when it runs short."""
 
     def __init__(
-        self, *, client: Client, clock: Clock, limits_of: Callable[[str], Limits], full: Callable[[], bool]
+        self, *, client: Client, clock: Clock, limits_of: Callable[[str], PoolLimits], full: Callable[[], bool]
     ) -> None:
         """`full`: whether Redis is short of memory."""
         self._client = client

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from coordinator.lead import Lead
+from coordinator.lead import Leadership
 from coordinator.ownership import Ownership
 from fleet.errors import StateError
 from fleet.state.registry import Registry
@@ -28,7 +28,7 @@ class Rounds:
         *,
         name: str,
         registry: Registry,
-        lead: Lead,
+        lead: Leadership,
         ownership: Ownership,
         ttl_ms: int,
         on_crash: Callable[[asyncio.Task[None]], None],

@@ -25,7 +25,7 @@ from spark.lead import Lead
 from spark.progress import Progress, Say
 from spark.room import PoolDue
 from spark.session import Spark
-from spark.sources.ledger import Due
+from spark.sources.ledger import Backlog
 from spark.sources.send import Destination
 from spark.steps import dispatch, fan_out
 from spark.steps.dispatch import Done
@@ -169,7 +169,7 @@ class Feed:
         self._tell(dispatch.finish(setup, epoch), began_s=began_s, due=due, lag_ms=lag_ms)
         return True
 
-    def _look(self) -> Due:
+    def _look(self) -> Backlog:
         began_s = time.monotonic()
         found = self.setup.attend(lambda: self.setup.ledger.look(now_ms=self.setup.now_ms()))
         self._look_s = time.monotonic() - began_s

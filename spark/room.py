@@ -22,7 +22,7 @@ class PoolDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class QueueRoom:
     jobs: int
     """So many fit, of all pools together."""
     pools: Mapping[str, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Room:
         return self.pools.get(code) == 0
 
 
-def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> Room:
+def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> QueueRoom:
     """`depth`: messages in the queue, of whichever pool."""
     free, worth = max(0, max_depth - depth), max(1, max_depth // _WORTH)
     # What got lost on its way is out as well, and takes no room.
@@ -48,8 +48,8 @@ def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> Roo
     fit = sum(limited.get(code, pool.due) for code, pool in pools.items())
     if not fit and not depth:
         # Too small to be shared.
-        return Room(min(free, sum(pool.due for pool in pools.values())))
-    return Room(fit, limited)
+        return QueueRoom(min(free, sum(pool.due for pool in pools.values())))
+    return QueueRoom(fit, limited)
 
 
 def _level(pools: Mapping[str, PoolDue], out: Mapping[str, int], free: int) -> int:

@@ -11,7 +11,7 @@ from fleet.words import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Candidate:
     id: str
     msg_group: str | None
     mode: str
@@ -31,18 +31,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Standing:
     goes: bool
     because: str
 
 
-GOES = Verdict(True, "it is due and nothing holds it")
+GOES = Standing(True, "it is due and nothing holds it")
 
 
-def verdicts(jobs: Iterable[Job], *, now_ms: int, window: int) -> dict[str, Verdict]:
+def verdicts(jobs: Iterable[Candidate], *, now_ms: int, window: int) -> dict[str, Standing]:
     """For each job, whether it may go now. Of each group all jobs that are not over must be among them."""
-    by_group: dict[str, list[Job]] = {}
-    found: dict[str, Verdict] = {}
+    by_group: dict[str, list[Candidate]] = {}
+    found: dict[str, Standing] = {}
     for job in jobs:
         if not job.msg_group:
             found[job.id] = _by_itself(job, now_ms) or GOES
@@ -53,26 +53,26 @@ def verdicts(jobs: Iterable[Job], *, now_ms: int, window: int) -> dict[str, Verd
     return found
 
 
-def _by_itself(job: Job, now_ms: int) -> Verdict | None:
+def _by_itself(job: Candidate, now_ms: int) -> Standing | None:
     """What keeps it whatever its siblings do."""
     if job.status != "PENDING":
-        return Verdict(False, f"it is {job.status}")
+        return Standing(False, f"it is {job.status}")
     if job.expires_ms is not None and job.expires_ms <= now_ms:
-        return Verdict(False, "it has expired")
+        return Standing(False, "it has expired")
     if (job.scheduled_ms or 0) > now_ms:
         what = "is to be tried again" if job.tried else "is to go"
-        return Verdict(False, f"it {what} in {span(((job.scheduled_ms or 0) - now_ms) / 1000)}")
+        return Standing(False, f"it {what} in {span(((job.scheduled_ms or 0) - now_ms) / 1000)}")
     return None
 
 
-def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdict]:
-    found: dict[str, Verdict] = {}
+def _of_group(group: Sequence[Candidate], now_ms: int, window: int) -> dict[str, Standing]:
+    found: dict[str, Standing] = {}
     out = [job for job in group if job.status in ("QUEUED", "IN_PROGRESS")]
     block_out = next((job for job in out if job.mode == "BLOCK_ON_ERROR"), None)
     left = window - sum(job.mode == "NEXT_ON_ERROR" for job in out)
-    first: Job | None = None  # what stands before and is not over
-    trouble: Job | None = None  # what stands before and failed, for now or for good
-    wall: Job | None = None  # what stands before and must have its turn first
+    first: Candidate | None = None  # what stands before and is not over
+    trouble: Candidate | None = None  # what stands before and failed, for now or for good
+    wall: Candidate | None = None  # what stands before and must have its turn first
     for job in group:
         own = _by_itself(job, now_ms)
         if own is not None and job.status == "PENDING" and own.because == "it has expired":
@@ -81,15 +81,15 @@ def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdi
         verdict = own or GOES
         if own is None and job.mode == "NEXT_ON_ERROR":
             if wall is not None:
-                verdict = Verdict(False, f"{wall.id} must have its turn first")
+                verdict = Standing(False, f"{wall.id} must have its turn first")
             elif left < 1:
-                verdict = Verdict(False, f"{window} jobs of its group are out already")
+                verdict = Standing(False, f"{window} jobs of its group are out already")
             else:
                 left -= 1
         elif own is None and job.mode == "BLOCK_ON_ERROR":
             stop = trouble or first or block_out
             if stop is not None:
-                verdict = Verdict(False, f"{stop.id} stands before it and is {_state(stop, now_ms)}")
+                verdict = Standing(False, f"{stop.id} stands before it and is {_state(stop, now_ms)}")
         found[job.id] = verdict
 
         waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
@@ -108,13 +108,13 @@ def _of_group(group: Sequence[Job], now_ms: int, window: int) -> dict[str, Verdi
     return found
 
 
-def _state(job: Job, now_ms: int) -> str:
+def _state(job: Candidate, now_ms: int) -> str:
     waits = job.status == "PENDING" and (job.scheduled_ms or 0) > now_ms
     return ("waiting for a retry" if job.tried else "waiting for its time") if waits else job.status
 
 
 def plan(
-    jobs: Sequence[Job], *, now_ms: int, window: int, room: int | None, shards: int, pools: Mapping[str, int]
+    jobs: Sequence[Candidate], *, now_ms: int, window: int, room: int | None, shards: int, pools: Mapping[str, int]
 ) -> list[tuple[int, int, str, int]]:
     """(shard, seq, job, attempt), as `spark.transforms.plan` makes them."""
     found = verdicts(jobs, now_ms=now_ms, window=window)
@@ -129,7 +129,7 @@ def plan(
     return rows
 
 
-def _within(free: Sequence[Job], pools: Mapping[str, int]) -> list[Job]:
+def _within(free: Sequence[Candidate], pools: Mapping[str, int]) -> list[Candidate]:
     """Of a pool so many, and of a group none behind one that its pool has no room for."""
     left, cut, going = dict(pools), set(), []
     for job in free:
@@ -142,5 +142,5 @@ def _within(free: Sequence[Job], pools: Mapping[str, int]) -> list[Job]:
     return going
 
 
-def job_of(row: Mapping[str, Any]) -> Job:
-    return Job(**{name: row[name] for name in Job.__dataclass_fields__ if name in row})
+def job_of(row: Mapping[str, Any]) -> Candidate:
+    return Candidate(**{name: row[name] for name in Candidate.__dataclass_fields__ if name in row})

@@ -22,7 +22,7 @@ from typing import Any
 import redis
 
 from fleet.operate.journal import End, Journal, read
-from fleet.operate.verify import Verdict, verify
+from fleet.operate.verify import Judgement, verify
 from fleet.sources.base import Depth, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
@@ -297,7 +297,7 @@ class Stage:
         host, _, port = self.endpoint_url.removeprefix("http://").partition(":")
         return host, int(port)
 
-    # Verdict --------------------------------------------------------------------------------------
+    # Judgement --------------------------------------------------------------------------------------
 
     def depth(self) -> Depth:
         async def ask() -> Depth:
@@ -349,7 +349,7 @@ class Stage:
             keys = [str(key) for key in client.scan_iter(count=1000)]
         return sorted(key for key in keys if not any(fnmatchcase(key, family) for family in FAMILIES))
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Judgement:
         return verify([path for path in (self.sent_journal, self.endpoint_journal) if path.exists()])
 
     def duplicates_without_doubt(self) -> dict[str, list[str]]:

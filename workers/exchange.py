@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fleet import failpoint
 from fleet.clock import Clock
@@ -26,6 +26,7 @@ from workers.renew import Renewal
 
 if TYPE_CHECKING:
     from workers.report import Reporter
+    from workers.seats import Seats
 
 log = logging.getLogger("fleet.worker")
 
@@ -42,15 +43,6 @@ would overlap at the endpoint. Counted from before we asked, by our own clock, w
 STALL_MS = 250.0
 """A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
 what is answered and not settled when the lease lapses is delivered twice."""
-
-
-class Seats(Protocol):
-    """How many leases this process may still take, over all its pools."""
-
-    def take(self, most: int, link: PoolLink) -> int:
-        """As many as are free. A link that gets none is woken when some are."""
-
-    def give(self, seats: int) -> None: ...
 
 
 class PoolLink:

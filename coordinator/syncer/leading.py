@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from coordinator.syncer.sync import Published
 from fleet.clock import Clock
 from fleet.config import RouterConfig, parse_router_config
@@ -35,7 +35,7 @@ class Leading:
         *,
         name: str,
         lease: Lease,
-        publisher: Publisher,
+        publisher: RevisionPublisher,
         registry: Registry,
         clock: Clock,
         ttl_ms: int,

@@ -28,7 +28,7 @@ _LOOKED_AT = 100
 _NAMED = 5
 
 
-class Publisher:
+class RevisionPublisher:
     """Publishes for the syncer that leads."""
 
     def __init__(self, *, client: Client) -> None:

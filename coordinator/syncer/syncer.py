@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from coordinator.syncer.leading import Leading
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from coordinator.syncer.sync import RetryPolicy, Severity, Sync
 from coordinator.syncer.validate import Validator
 from fleet.clock import Clock
@@ -49,7 +49,7 @@ class Syncer:
         self._leading = Leading(
             name=identity.name,
             lease=Lease(client=client, key=FleetKeys.syncer, owner=identity.name, ttl_ms=ttl_ms, clock=clock),
-            publisher=Publisher(client=client),
+            publisher=RevisionPublisher(client=client),
             registry=registry,
             clock=clock,
             ttl_ms=ttl_ms,

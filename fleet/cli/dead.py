@@ -15,7 +15,7 @@ from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
 from fleet.letter import KINDS
 from fleet.operate import dead_letters, views
-from fleet.operate.dead_letters import Letter, Wanted
+from fleet.operate.dead_letters import Letter, LettersWanted
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.words import number, span
@@ -27,11 +27,11 @@ async def names_of_queues(client: Client) -> list[str]:
     return sorted({queue.name for queue in config.queues} | set(await Registry(client).queues()))
 
 
-async def _found(client: Client, wanted: Wanted) -> list[Letter]:
+async def _found(client: Client, wanted: LettersWanted) -> list[Letter]:
     return [letter async for letter in dead_letters.letters(client, await names_of_queues(client), wanted)]
 
 
-async def replay_letters(client: Client, queues: Sequence[str], wanted: Wanted) -> int:
+async def replay_letters(client: Client, queues: Sequence[str], wanted: LettersWanted) -> int:
     """Returns the exit code: 1 if a letter had to stay."""
     found = [letter async for letter in dead_letters.letters(client, queues, wanted)]
     if not found:
@@ -82,7 +82,7 @@ def list_(
 
     async def question() -> tuple[list[Letter], int]:
         async with reading(context) as client:
-            wanted = Wanted(queue=queue, kind=kind, id=id_)
+            wanted = LettersWanted(queue=queue, kind=kind, id=id_)
             found: list[Letter] = []
             async for letter in dead_letters.letters(client, await names_of_queues(client), wanted):
                 if limit and len(found) == limit:
@@ -125,7 +125,7 @@ def show(context: click.Context, id_: str, queue: str | None) -> None:
 
     async def question() -> list[Letter]:
         async with reading(context) as client:
-            return await _found(client, Wanted(queue=queue, id=id_))
+            return await _found(client, LettersWanted(queue=queue, id=id_))
 
     found = ask(question())
     if not found:
@@ -149,7 +149,7 @@ def replay(context: click.Context, queue: str | None, kind: str | None, id_: str
     async def change() -> int:
         async with fleet_of(context) as client:
             return await replay_letters(
-                client, await names_of_queues(client), Wanted(queue=queue, kind=kind, id=id_)
+                client, await names_of_queues(client), LettersWanted(queue=queue, kind=kind, id=id_)
             )  # fmt: skip
 
     return ask(change())
@@ -164,7 +164,7 @@ def purge(context: click.Context, queue: str | None, kind: str | None, id_: str 
 
     async def change() -> tuple[int, int]:
         async with fleet_of(context) as client:
-            found = await _found(client, Wanted(queue=queue, kind=kind, id=id_))
+            found = await _found(client, LettersWanted(queue=queue, kind=kind, id=id_))
             return len(found), await dead_letters.purge(client, found) if yes else 0
 
     found, gone = ask(change())

@@ -13,7 +13,7 @@ from fleet.cli.pool import fleet_of, no_such_pool
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
-from fleet.operate.dead_letters import Wanted
+from fleet.operate.dead_letters import LettersWanted
 from fleet.operate.skip import skip_head
 from fleet.state import groups as state_groups
 from fleet.state.groups import GroupView, PoolNow
@@ -155,7 +155,7 @@ def replay(context: click.Context, pool: str, group: str) -> int:
 
     async def change() -> int:
         async with fleet_of(context) as client:
-            return await replay_letters(client, await names_of_queues(client), Wanted(pool=pool, group=group))
+            return await replay_letters(client, await names_of_queues(client), LettersWanted(pool=pool, group=group))
 
     return ask(change())
 

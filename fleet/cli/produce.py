@@ -20,7 +20,7 @@ from fleet.operate.send import (
     Draft,
     GroupMode,
     Overrides,
-    Sent,
+    SendResult,
     config_in_force,
     drafts_from_lines,
     drafts_of_one,
@@ -250,13 +250,13 @@ def _journal(path: Path | None) -> Iterator[Journal | None]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Sent], None] | None]:
+def _progress() -> Iterator[Callable[[SendResult], None] | None]:
     """A counter in place, where somebody watches."""
     if not sys.stderr.isatty():
         yield None
         return
 
-    def show(sent: Sent) -> None:
+    def show(sent: SendResult) -> None:
         sys.stderr.write(f"\r{sent.accepted:,} accepted")
         sys.stderr.flush()
 

@@ -25,13 +25,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.records import NewEvent, Subscription
 from fleet.local import pipeline
-from fleet.local.demo_tally import Tail, Tally, table_of
+from fleet.local.demo_tally import DemoTally, Tail, table_of
 from fleet.local.embedded_redis import EmbeddedRedis
 from fleet.local.supervise import Program, Supervisor, fleet_command, on_signals
 from fleet.local.up import environment_for, programs, until_ready
 from fleet.local.up_feed import feed_program
 from fleet.operate.journal import End, Journal
-from fleet.operate.verify import Verdict, verify
+from fleet.operate.verify import Judgement, verify
 from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
 from fleet.sources import ulid
 from fleet.sources.base import Surroundings
@@ -113,7 +113,7 @@ class _Demo:
         self._feed_log = folder / "feed.log"
         self._port = _free_port()
         self._tail = Tail(self._journal)
-        self.tally = Tally()
+        self.tally = DemoTally()
 
     async def run(self, base: Mapping[str, str], messages: int, groups: int, keep: bool) -> int:
         # Its processes tell what goes wrong; that they began and ended the demo tells itself.
@@ -264,7 +264,7 @@ class _Demo:
             await source.close()
         return True
 
-    def _verify(self) -> Verdict:
+    def _verify(self) -> Judgement:
         """By the jobs that there are, in the order in which their events were added."""
         from fleet.jobs.store import open_store
 
@@ -296,7 +296,7 @@ class _Demo:
         self._say(f"Report: {said}\n  {page}")
         return True
 
-    def _judge(self, messages: int, *, arrived: bool, drained: bool, verdict: Verdict) -> int:
+    def _judge(self, messages: int, *, arrived: bool, drained: bool, verdict: Judgement) -> int:
         total = self.tally.total
         if total.ok and total.sent == messages == verdict.accepted and drained and verdict.ok:
             self._console.print(

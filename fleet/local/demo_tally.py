@@ -41,7 +41,7 @@ class GroupTally:
         return self.delivered == self.sent and not self.out_of_order
 
 
-class Tally:
+class DemoTally:
     """Joins the events that were added with what the endpoint journals."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Tail:
                 yield self._decode(line)
 
 
-def table_of(tally: Tally) -> Table:
+def table_of(tally: DemoTally) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("group", no_wrap=True)
     for title in ("sent", "delivered", "out of order", "duplicates", "p50 ms", "p99 ms"):

@@ -20,7 +20,7 @@ import msgspec
 from fleet.config import RouterConfig, shown_uri
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_GROUP, Message, encode
-from fleet.sources.base import NotSent, Outgoing, Unsure
+from fleet.sources.base import Outgoing, Unsent, Unsure
 from fleet.sources.open import open_publisher
 from fleet.state.connect import Client
 from fleet.state.letters import Letters
@@ -34,7 +34,7 @@ _TOKEN_IN_BODY = re.compile(r'("authToken"\s*:\s*)("(?:\\.|[^"\\])*"?|[^,}\s]+)'
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LettersWanted:
     """Which letters are meant; None is any."""
 
     queue: str | None = None
@@ -95,7 +95,7 @@ class Letter:
         )
 
 
-async def letters(client: Client, queues: Sequence[str], wanted: Wanted) -> AsyncIterator[Letter]:
+async def letters(client: Client, queues: Sequence[str], wanted: LettersWanted) -> AsyncIterator[Letter]:
     """Queue by queue, the newest first."""
     for queue in queues if wanted.queue is None else [wanted.queue]:
         async for raw in Letters(client, queue).newest_first():
@@ -185,7 +185,7 @@ async def _replay_queue(
 
 def _why_left(queue: str, message_id: str, refusal: str) -> str:
     # Only a no of the queue itself is one that it repeats.
-    if isinstance(refusal, NotSent | Unsure):
+    if isinstance(refusal, Unsent | Unsure):
         return f"queue {queue}: {message_id}: {refusal}"
     return f"queue {queue} refuses {message_id}: {refusal}"
 

@@ -18,7 +18,7 @@ from fleet.state.pool import Pool
 from fleet.state.queue import Tracked
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
-from fleet.state.tracked import Found, by_id, settled_of
+from fleet.state.tracked import FoundMessage, by_id, settled_of
 from fleet.words import at, number
 
 _LETTERS_NAMED = 3
@@ -86,7 +86,7 @@ class Explainer:
 
     # Messages -------------------------------------------------------------------------------------
 
-    async def _tracked(self, subject: str, found: Found) -> Explanation:
+    async def _tracked(self, subject: str, found: FoundMessage) -> Explanation:
         queue, message = found.queue, found.message
         taken = f"It was taken from queue {queue} for pool {message.pool} {at(message.tracked_ms)}."
         if message.state != "t":
@@ -223,7 +223,7 @@ class Explainer:
         """Of that message or group."""
         sentences: list[str] = []
         count = 0
-        wanted = dead_letters.Wanted(pool=self.pool)
+        wanted = dead_letters.LettersWanted(pool=self.pool)
         async for letter in dead_letters.letters(self.client, self._queues, wanted):
             content = letter.content
             if subject in (content.get("messageId"), content.get("brokerMessageId"), content.get("messageGroupId")):

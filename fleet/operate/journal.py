@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from fleet.errors import FleetError
 
 
-class Sent(msgspec.Struct, tag_field="kind", tag="sent", gc=False):
+class SentRecord(msgspec.Struct, tag_field="kind", tag="sent", gc=False):
     id: str
     group: str | None
     seq: int
@@ -47,7 +47,7 @@ class End(msgspec.Struct, tag_field="kind", tag="end", gc=False):
     pool: str | UnsetType = UNSET
 
 
-Record = Sent | Start | End
+Record = SentRecord | Start | End
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
@@ -71,7 +71,7 @@ class Journal:
         _cut_torn_line(self._fd)
 
     def sent(self, message_id: str, group: str | None, seq: int, *, pool: str = "") -> None:
-        self._add(Sent(message_id, group, seq, self._now_ms(), pool or UNSET))
+        self._add(SentRecord(message_id, group, seq, self._now_ms(), pool or UNSET))
 
     def start(self, message_id: str, group: str | None, *, epoch: int | None, pool: str = "") -> None:
         self._add(Start(message_id, group, epoch, self._now_ms(), pool=pool or UNSET))

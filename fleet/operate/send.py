@@ -17,7 +17,7 @@ from fleet.message import DEFAULT_POOL, Message, decode
 from fleet.operate.journal import Journal
 from fleet.settings import Settings
 from fleet.sources import ulid
-from fleet.sources.base import NotSent, Outgoing, Publisher, Unsure
+from fleet.sources.base import Outgoing, Publisher, Unsent, Unsure
 from fleet.sources.open import open_publisher
 from fleet.state import observe
 from fleet.state.connect import connected
@@ -61,7 +61,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Sent:
+class SendResult:
     accepted: int = 0
     refused: int = 0
     refusals: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Sent:
 
     def refuse(self, line: int, reason: str) -> None:
         match reason:
-            case NotSent():
+            case Unsent():
                 self.stopped = self.stopped or f"line {line} and what is behind it: {reason}"
             case Unsure():
                 self.unsure += 1
@@ -197,14 +197,14 @@ async def send(
     drafts: Iterable[Draft],
     *,
     journal: Journal | None = None,
-    on_progress: Callable[[Sent], None] | None = None,
-) -> Sent:
+    on_progress: Callable[[SendResult], None] | None = None,
+) -> SendResult:
     """Put the drafts into the queue, in order. What cannot go is counted and named, and stops nothing else.
 
     A queue that goes away ends it: what was sent to it later would overtake what it did not take.
     """
     publisher = open_publisher(uri)
-    sent = Sent()
+    sent = SendResult()
     await publisher.open()
     try:
         seq, batches = itertools.count(), _batches(drafts, BATCH)
@@ -219,7 +219,7 @@ async def send(
                 on_progress(sent)
             if sent.unsure or sent.stopped:
                 if behind := next(batches, []):
-                    sent.refuse(behind[0].line, NotSent("an earlier message met trouble"))
+                    sent.refuse(behind[0].line, Unsent("an earlier message met trouble"))
                 break
     finally:
         await publisher.close()
@@ -229,7 +229,7 @@ async def send(
 
 
 async def publish(
-    publisher: Publisher, batch: list[Draft], sent: Sent, *, journal: Journal | None, seq: Iterator[int]
+    publisher: Publisher, batch: list[Draft], sent: SendResult, *, journal: Journal | None, seq: Iterator[int]
 ) -> None:
     good = [draft for draft in batch if not draft.refusal]
     for draft in batch:
@@ -250,12 +250,12 @@ async def publish(
         journal.flush()
 
 
-def _note_trouble(sent: Sent, batch: list[Draft], error: SourceError) -> None:
+def _note_trouble(sent: SendResult, batch: list[Draft], error: SourceError) -> None:
     """Of a batch of which nothing is known to be in; earlier ones are."""
     is_known = not isinstance(error, SourceUnavailable)
     for draft in batch:
         if not draft.refusal:
-            sent.refuse(draft.line, NotSent(error) if is_known else Unsure(f"it may not have been accepted: {error}"))
+            sent.refuse(draft.line, Unsent(error) if is_known else Unsure(f"it may not have been accepted: {error}"))
 
 
 def _batches(drafts: Iterable[Draft], size: int) -> Iterator[list[Draft]]:

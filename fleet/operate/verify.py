@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.operate.journal import End, Sent, Start, read
+from fleet.operate.journal import End, SentRecord, Start, read
 from fleet.words import number
 
 _FENCED_STATUS = 412
@@ -23,7 +23,7 @@ _NO_EPOCH = -1
 
 
 @dataclass(slots=True)
-class Verdict:
+class Judgement:
     """Counts, and the first example of each thing found."""
 
     duplicates_allowed: int | None = None
@@ -135,9 +135,9 @@ class _Request:
     """The request of the group that that was in progress when this one began: of an epoch as high, if there was one."""
 
 
-def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None) -> Verdict:
+def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None) -> Judgement:
     """Read the journals, in any order, twice each; only the messages' ids, and what is open, stay in memory."""
-    verdict = Verdict(duplicates_allowed=duplicates_allowed)
+    verdict = Judgement(duplicates_allowed=duplicates_allowed)
     messages = _sent_messages(paths)
     verdict.sent = len(messages)
     verdict.groups = len({(message.pool, message.group) for message in messages.values() if message.group})
@@ -163,7 +163,7 @@ def _sent_messages(paths: Iterable[str | Path]) -> dict[str, _Message]:
     messages: dict[str, _Message] = {}
     for journal, path in enumerate(paths):
         for record in read(path):
-            if isinstance(record, Sent):
+            if isinstance(record, SentRecord):
                 group = (journal, record.group) if record.group else None
                 messages.setdefault(record.id, _Message(group, record.pool or "", record.seq))
     return messages
@@ -173,7 +173,7 @@ def _in_order_of_time(paths: Iterable[str | Path]) -> Iterator[Start | End]:
     """Requests of all journals. Within one journal its own order stands, whatever its machine's clock did."""
 
     def requests(path: str | Path) -> Iterator[Start | End]:
-        return (record for record in read(path) if not isinstance(record, Sent))
+        return (record for record in read(path) if not isinstance(record, SentRecord))
 
     return heapq.merge(*(requests(path) for path in paths), key=lambda record: record.t)
 
@@ -181,7 +181,7 @@ def _in_order_of_time(paths: Iterable[str | Path]) -> Iterator[Start | End]:
 class _Order:
     """First acceptances against the order of sending."""
 
-    def __init__(self, verdict: Verdict, messages: dict[str, _Message]) -> None:
+    def __init__(self, verdict: Judgement, messages: dict[str, _Message]) -> None:
         self._verdict = verdict
         self._messages = messages
         # pool and group → highest seq accepted, and whose
@@ -223,7 +223,7 @@ def _pool_of(message: _Message | None, request: Start | End) -> str:
 class _Progress:
     """Requests between their start and their end, by pool and group."""
 
-    def __init__(self, verdict: Verdict, messages: dict[str, _Message]) -> None:
+    def __init__(self, verdict: Judgement, messages: dict[str, _Message]) -> None:
         self._verdict = verdict
         self._messages = messages
         self._open: dict[tuple[str, str | None], list[_Request]] = {}

@@ -52,7 +52,7 @@ class Turns:
         return due_ms
 
 
-class Admission:
+class Targets:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 

@@ -28,7 +28,7 @@ from fleet.jobs.app_key import is_token_of
 from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
 from fleet.outcome import MAX_RETRY_S, Failed, Outcome, Rejected, Uncallable
-from fleet.processing.admit import Admission, Shut, Turns
+from fleet.processing.admit import Shut, Targets, Turns
 from fleet.processing.deliver import outcome_of, request_headers
 from fleet.processing.signers import JobSigners
 from fleet.sign import Signer
@@ -90,7 +90,7 @@ class Processor:
             asleep_ms=_ASLEEP_MS,
             drop_lapsed=self._drop_lapsed,
         )
-        self._admission = Admission(self._requests)
+        self._admission = Targets(self._requests)
         self._signers = signers
         self._turns = Turns()
         self._window = window

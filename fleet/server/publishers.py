@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from fleet.errors import SourceError
-from fleet.sources.base import NotSent, Outgoing, Publisher, Unsure
+from fleet.sources.base import Outgoing, Publisher, Unsent, Unsure
 from fleet.sources.halfway import told_half_way
 from fleet.sources.open import open_publisher
 
@@ -45,9 +45,9 @@ class Publishers:
                 try:
                     for first in range(0, len(messages), BATCH):
                         answers += await one.publisher.publish(messages[first : first + BATCH])
-                        if any(isinstance(why, NotSent | Unsure) for why in answers):
+                        if any(isinstance(why, Unsent | Unsure) for why in answers):
                             # What was sent now would overtake them.
-                            behind = NotSent("not sent: an earlier message met trouble")
+                            behind = Unsent("not sent: an earlier message met trouble")
                             return answers + [behind] * (len(messages) - len(answers))
                 except SourceError as error:
                     # What is broken is opened anew by whoever comes next.

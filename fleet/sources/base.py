@@ -137,7 +137,7 @@ class Never(str):
     __slots__ = ()
 
 
-class NotSent(str):
+class Unsent(str):
     """Why a message was not even sent: one before it ran into trouble."""
 
     __slots__ = ()
@@ -161,7 +161,7 @@ class Publisher(Protocol):
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
         """Append in order. For each message None if it was accepted (or was there already), else why it was not.
 
-        When the queue goes away half-way, each message gets its own answer: `Unsure` for what was under way, `NotSent`
+        When the queue goes away half-way, each message gets its own answer: `Unsure` for what was under way, `Unsent`
         for what stands behind that. If no message is known to be accepted, it raises instead.
         """
 

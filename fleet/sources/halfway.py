@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fleet.errors import SourceError, SourceUnavailable
-from fleet.sources.base import NotSent, Unsure
+from fleet.sources.base import Unsent, Unsure
 
 
 def told_half_way(
@@ -21,10 +21,10 @@ def told_half_way(
         if refusals[place] is not None:
             return refusals[place]
         if place not in under_way:
-            return NotSent(f"not sent: {error}")
+            return Unsent(f"not sent: {error}")
         if isinstance(error, SourceUnavailable):
             return Unsure(f"it may not have been accepted: {error}")
         # A queue that answered with a no, as it is full, has not taken it.
-        return NotSent(f"not sent: {error}")
+        return Unsent(f"not sent: {error}")
 
     return [why(place) for place in range(len(refusals))]

@@ -14,18 +14,18 @@ _AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMessage:
     queue: str
     message: Tracked
 
 
-async def by_id(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
+async def by_id(client: Client, queues: Sequence[str], wanted: str) -> FoundMessage | None:
     """By the message's id, or its queue's id of it. Two calls, however much is tracked."""
     for queue, broker in (await brokers_of(client, queues, wanted)).items():
         for candidate in {broker or wanted, wanted}:
             (message,) = await Queue(client, queue).tracked([candidate])
             if message is not None and wanted in (message.message_id, message.broker_id):
-                return Found(queue, message)
+                return FoundMessage(queue, message)
     return None
 
 
@@ -55,11 +55,11 @@ async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:
     return found
 
 
-async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> Found | None:
+async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> FoundMessage | None:
     """One that has given up its id, settled as ack or to a newer one of that id; looks at all that is tracked."""
     for queue in queues:
         async for page in Queue(client, queue).all_tracked():
             for message in page:
                 if message.message_id == wanted:
-                    return Found(queue, message)
+                    return FoundMessage(queue, message)
     return None

@@ -24,7 +24,7 @@ _LONGEST_NAME = {True: 44, False: 90}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Variant:
     """Colours and size of one variant."""
 
     suffix: str
@@ -47,10 +47,10 @@ _DARK: dict[str, Any] = {
     "outcomes": ("#4fbfb3", "#ef7a88", "#b78ad9", "#f0bd6a", "#7c8a99", "#a9b7c6"),
 }  # fmt: skip
 LOOKS = (
-    Look(suffix="", narrow=False, **_BRIGHT),
-    Look(suffix="-dark", narrow=False, **_DARK),
-    Look(suffix="-narrow", narrow=True, **_BRIGHT),
-    Look(suffix="-narrow-dark", narrow=True, **_DARK),
+    Variant(suffix="", narrow=False, **_BRIGHT),
+    Variant(suffix="-dark", narrow=False, **_DARK),
+    Variant(suffix="-narrow", narrow=True, **_BRIGHT),
+    Variant(suffix="-narrow-dark", narrow=True, **_DARK),
 )
 
 
@@ -59,7 +59,7 @@ class Plot:
     name: str
     says: str
     """For who cannot see it."""
-    draw: Callable[[Axes, Findings, Look], None]
+    draw: Callable[[Axes, Findings, Variant], None]
     height: Callable[[Findings], float] = lambda _: 3.0
     """In inches."""
 
@@ -77,7 +77,7 @@ def draw(findings: Findings, folder: Path) -> list[str]:
     return [plot.name for plot in PLOTS]
 
 
-def _render(plot: Plot, findings: Findings, look: Look, file: Path) -> None:
+def _render(plot: Plot, findings: Findings, look: Variant, file: Path) -> None:
     figure = Figure(figsize=(3.9 if look.narrow else 8.0, plot.height(findings)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -93,7 +93,7 @@ def _render(plot: Plot, findings: Findings, look: Look, file: Path) -> None:
 # Over time ------------------------------------------------------------------------------------------
 
 
-def _outcomes(axes: Axes, findings: Findings, look: Look) -> None:
+def _outcomes(axes: Axes, findings: Findings, look: Variant) -> None:
     times, buckets = _filled(findings)
     width = findings.step_ms / 86_400_000
     bottom = [0] * len(times)
@@ -108,7 +108,7 @@ def _outcomes(axes: Axes, findings: Findings, look: Look) -> None:
     _with_time(axes, times, width, look)
 
 
-def _latency(axes: Axes, findings: Findings, look: Look) -> None:
+def _latency(axes: Axes, findings: Findings, look: Variant) -> None:
     times, buckets = _filled(findings)
     width = findings.step_ms / 86_400_000
     centers = [time + width / 2 for time in times]
@@ -119,7 +119,7 @@ def _latency(axes: Axes, findings: Findings, look: Look) -> None:
     _with_time(axes, times, width, look)
 
 
-def _with_time(axes: Axes, times: Sequence[float], width: float, look: Look) -> None:
+def _with_time(axes: Axes, times: Sequence[float], width: float, look: Variant) -> None:
     axes.grid(axis="y", color=look.grid, linewidth=0.8)
     most = 4 if look.narrow else 8
     locator = AutoDateLocator(minticks=3, maxticks=most, tz=UTC)  # type: ignore[no-untyped-call]
@@ -158,7 +158,7 @@ def slowest(findings: Findings) -> list[Row]:
     return sorted(timed, key=lambda row: (-row["p95_ms"], row["endpoint"]))[:_ENDPOINTS]
 
 
-def _endpoints(axes: Axes, findings: Findings, look: Look) -> None:
+def _endpoints(axes: Axes, findings: Findings, look: Variant) -> None:
     shown = slowest(findings)
     for place, row in enumerate(shown):
         values = [row[column] for column in ("p50_ms", "p95_ms", "p99_ms")]
@@ -184,7 +184,7 @@ def _endpoints(axes: Axes, findings: Findings, look: Look) -> None:
     )  # fmt: skip
 
 
-def _tries(axes: Axes, findings: Findings, look: Look) -> None:
+def _tries(axes: Axes, findings: Findings, look: Variant) -> None:
     rows = tries_shown(findings)
     most = max(row["messages"] for row in rows)
     for place, row in enumerate(rows):

@@ -65,7 +65,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class Backlog:
     """What waits in the store, and what is out."""
 
     jobs: int
@@ -167,7 +167,7 @@ class Ledger:
                 update(dispatch_jobs).where(claimed, part, job.status == "PENDING").values(queued)
             ).rowcount
 
-    def look(self, *, now_ms: int) -> Due:
+    def look(self, *, now_ms: int) -> Backlog:
         job = dispatch_jobs.c
         pending = job.status == "PENDING"
         due = and_(pending, or_(job.scheduled_ms.is_(None), job.scheduled_ms <= now_ms))
@@ -185,7 +185,7 @@ class Ledger:
         with reading(self._engine) as connection:
             pools = connection.execute(question).all()
         oldest_ms = min((pool.oldest_ms for pool in pools if pool.oldest_ms is not None), default=now_ms)
-        return Due(
+        return Backlog(
             sum(pool.due for pool in pools),
             lag_ms=max(0, now_ms - oldest_ms),
             late=sum(pool.late for pool in pools),

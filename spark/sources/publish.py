@@ -20,7 +20,7 @@ from fleet import failpoint
 from fleet.errors import Fenced, FleetError, SparkGone
 from fleet.sources.own.address import is_own
 from spark import schemas
-from spark.sources.send import BATCH, Destination, Row, Sender, Sent
+from spark.sources.send import BATCH, Destination, Row, Sender, ShardSent
 
 FAILPOINT = "feed-publishing"
 _FENCED = "fenced"
@@ -126,7 +126,7 @@ def _raise(trouble: str) -> None:
 # What is said of it --------------------------------------------------------------------------------
 
 
-def _told(done: Sent) -> list[dict[str, Any]]:
+def _told(done: ShardSent) -> list[dict[str, Any]]:
     said = [_said(refused=row, trouble=reason) for row, reason in done.refused]
     return [*said, _said(sent=done.sent, seen=done.seen)]
 

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ShardSent:
     sent: int
     seen: int
     refused: Sequence[tuple[Row, str]]
@@ -65,7 +65,7 @@ class Sender:
     async def open(self) -> None:
         await self._line.open()
 
-    async def send(self, rows: Sequence[Row]) -> Sent:
+    async def send(self, rows: Sequence[Row]) -> ShardSent:
         """At most `BATCH` of them go in one call: Redis answers nobody else while it runs."""
         good: list[Row] = []
         messages: list[Outgoing] = []
@@ -81,7 +81,7 @@ class Sender:
         if counts.refusals is not None:
             pairs = zip(good, counts.refusals, strict=True)
             refused += [(row, refusal) for row, refusal in pairs if refusal is not None]
-        return Sent(counts.sent, counts.seen, refused)
+        return ShardSent(counts.sent, counts.seen, refused)
 
     async def close(self) -> None:
         await self._line.close()

@@ -15,8 +15,8 @@ from pyspark.sql import Row
 from fleet import failpoint
 from fleet.sources.own.address import is_own
 from fleet.state.registry import NEARLY_FULL
-from spark.room import Room, room_for
-from spark.sources.ledger import Due, Epoch, Refused
+from spark.room import QueueRoom, room_for
+from spark.sources.ledger import Backlog, Epoch, Refused
 from spark.sources.publish import publish_claims
 from spark.sources.send import Destination
 from spark.steps.setup import Setup, spark_errors
@@ -37,15 +37,15 @@ class Done:
     marked: int
 
 
-def room(setup: Setup, found: Due) -> Room:
+def room(setup: Setup, found: Backlog) -> QueueRoom:
     """How many more the queue may hold."""
     if is_own(setup.to.uri) and setup.lead.memory_share() >= NEARLY_FULL:
-        return Room(0)
+        return QueueRoom(0)
     depth, _ = setup.lead.depth(setup.to.uri)
     return room_for(found.pools, depth=depth, max_depth=setup.feed.max_depth)
 
 
-def freeze(setup: Setup, room: Room, *, due: int | None = None) -> Epoch | None:
+def freeze(setup: Setup, room: QueueRoom, *, due: int | None = None) -> Epoch | None:
     """The next epoch. None: nothing is due that its group does not hold. `due`: how many may be, where it is known."""
     claims = setup.attend(lambda: _claims(setup, room, due))
     if claims.num_rows == 0:
@@ -56,14 +56,14 @@ def freeze(setup: Setup, room: Room, *, due: int | None = None) -> Epoch | None:
     return epoch
 
 
-def _claims(setup: Setup, room: Room, due: int | None) -> pa.Table:
+def _claims(setup: Setup, room: QueueRoom, due: int | None) -> pa.Table:
     # To cut off what is too much takes a sort of all of it: not done where all will fit.
     most = min(room.jobs, setup.feed.batch_size)
     claims = _planned(setup, None if due is not None and due <= most else most, room)
     return claims if claims.num_rows <= most else _planned(setup, most, room)
 
 
-def _planned(setup: Setup, most: int | None, room: Room) -> pa.Table:
+def _planned(setup: Setup, most: int | None, room: QueueRoom) -> pa.Table:
     feed = setup.feed
     jobs = setup.ask("to_plan", now_ms=setup.now_ms(), window=feed.window)
     limits = Limits(window=feed.window, room=most, pools=room.pools, shards=feed.shards)

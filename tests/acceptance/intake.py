@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import PoolLimits, PutOff
 from coordinator.submit import Submitter
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
@@ -106,7 +106,7 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
             source=source,
             lease=lease,
             on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(50, 1), lambda _: False, SystemClock()),
+            put_off=PutOff(lambda _: PoolLimits(50, 1), lambda _: False, SystemClock()),
             alarms=alarms,
             counts=counts,
             ours=lambda: True,

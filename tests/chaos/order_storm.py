@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fleet.operate.verify import Verdict
+from fleet.operate.verify import Judgement
 from fleet.state.connect import connected
 from fleet.state.totals import totals
 from tests.chaos.order_stage import ROOMY, OrderStage, Policy
@@ -55,7 +55,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    verdict: Verdict
+    verdict: Judgement
     sent: int
     in_doubt: int
     """Requests that had started and were not settled, at kills and stops of workers."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fleet.operate import views
-from fleet.operate.verify import Verdict
+from fleet.operate.verify import Judgement
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.connect import connected
@@ -56,7 +56,7 @@ def a_fleet(
         yield stage, broker
 
 
-def judge(stage: Stage, kind: str) -> Verdict:
+def judge(stage: Stage, kind: str) -> Judgement:
     verdict = stage.verdict()
     print(f"{kind}\n{verdict.table()}")
     assert (verdict.sent, verdict.accepted, verdict.lost) == (stage.sent, stage.sent, 0), verdict.examples

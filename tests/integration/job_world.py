@@ -10,7 +10,7 @@ from typing import Any
 import fakeredis
 from sqlalchemy import update
 
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.config import PoolConfig, RouterConfig
@@ -61,7 +61,7 @@ class World:
             connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
 
     async def pools(self, *pools: PoolConfig) -> None:
-        await Publisher(client=self.redis).publish(RouterConfig(pools=pools))
+        await RevisionPublisher(client=self.redis).publish(RouterConfig(pools=pools))
         self.clock.now_ms += 1000
 
 

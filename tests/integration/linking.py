@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
@@ -57,7 +57,7 @@ class Links:
                 worker="w",
                 ttl_ms=self.ttl_ms,
                 clock=SystemClock(),
-                seats=AllSeats(),
+                seats=cast(Any, AllSeats()),
                 calls_at_once=self._gates,
                 reporter=self._reporter,
                 account=self._account,

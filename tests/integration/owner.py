@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.admit import Admission
 from coordinator.phantoms import Patrol
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import PoolLimits, PutOff
 from coordinator.submit import Submitter
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
@@ -80,7 +80,7 @@ class Owner:
             source=source,
             lease=lease,
             on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(50, 1), lambda _: False, clock),
+            put_off=PutOff(lambda _: PoolLimits(50, 1), lambda _: False, clock),
             alarms=alarms,
             counts=Counter(),
             ours=self._ours,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.directory import Directory
-from coordinator.lead import Lead
+from coordinator.lead import Leadership
 from coordinator.ownership import Ownership
 from coordinator.parts import Parts
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from coordinator.rooms import Rooms
 from coordinator.rounds import Rounds
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
 from fleet.errors import SourceUnavailable
@@ -140,7 +140,7 @@ class HeldRooms(Rooms):
 class Owning:
     client: Client
     clock: HandClock
-    lead: Lead
+    lead: Leadership
     ownership: Ownership
     rounds: Rounds
     rooms: HeldRooms
@@ -157,7 +157,7 @@ class Owning:
             ],
             "processingPools": [{"code": code} for code in pools],
         }
-        await Publisher(client=self.client).publish(parse_router_config(json.dumps(document).encode()))
+        await RevisionPublisher(client=self.client).publish(parse_router_config(json.dumps(document).encode()))
         await self.directory.refresh()
 
     async def advance(self, seconds: float) -> None:
@@ -200,9 +200,9 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
             return source
 
         registry = Registry(client)
-        rooms = HeldRooms(client=client, clock=clock, limits_of=lambda _: Limits(50, 1), full=lambda: False)
+        rooms = HeldRooms(client=client, clock=clock, limits_of=lambda _: PoolLimits(50, 1), full=lambda: False)
         leadership = Lease(client=client, key=FleetKeys.leader, owner=NAME, ttl_ms=TTL_MS, clock=clock)
-        lead = Lead(name=NAME, lease=leadership)
+        lead = Leadership(name=NAME, lease=leadership)
         ownership = Ownership(
             parts=Parts(
                 name=NAME,

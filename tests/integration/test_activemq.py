@@ -14,7 +14,7 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import parse_address
-from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.base import Depth, Outgoing, Received
@@ -236,7 +236,7 @@ async def test_a_text_message_is_read_as_its_text(activemq_server: ActiveMqServe
     await source.open()
     try:
         # Without a content-length the broker makes it a TextMessage, as a Java producer would.
-        assert await line.ask([Command("SEND", {"destination": f"/queue/{queue}"}, "größe".encode())]) == [""]
+        assert await line.ask([StompCommand("SEND", {"destination": f"/queue/{queue}"}, "größe".encode())]) == [""]
         (received,) = await source.poll(10, SOON_MS)
         assert (received.body.decode(), received.group) == ("größe", None)
     finally:
@@ -337,7 +337,7 @@ async def test_a_foreign_message_whose_id_cannot_be_ours_has_the_brokers_id_thro
     await source.open()
     try:
         headers = {"destination": f"/queue/{queue}", "FleetId": "a\x1fb\x1e", "content-length": "1"}
-        assert await line.ask([Command("SEND", headers, b"x")]) == [""]
+        assert await line.ask([StompCommand("SEND", headers, b"x")]) == [""]
         (first,) = await source.poll(10, SOON_MS)
         assert first.broker_id.isprintable() and first.broker_id != headers["FleetId"]
         assert await source.nack([(held([first])[0], 100)]) == [True]

@@ -10,7 +10,7 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import parse_address
-from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Received
@@ -117,7 +117,7 @@ async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
     line = StompLine(address=parse_address(uri))
     await line.open()
     headers = {"destination": f"/queue/{queue}", "persistent": "true", "tenant": "a:b", "FleetGroup": "größe"}
-    assert await line.ask([Command("SEND", headers | {"content-length": "256"}, raw)]) == [""]
+    assert await line.ask([StompCommand("SEND", headers | {"content-length": "256"}, raw)]) == [""]
     source = source_of(uri)
     await source.open()
     try:

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from coordinator.syncer.leading import Leading
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from fleet.config import RouterConfig, parse_router_config
 from fleet.config_difference import difference
 from fleet.lease import Lease
@@ -151,7 +151,7 @@ class Candidate:
         self.leading = Leading(
             name=name,
             lease=self.lease,
-            publisher=Publisher(client=client),
+            publisher=RevisionPublisher(client=client),
             registry=Registry(client),
             clock=clock,
             ttl_ms=TTL_MS,

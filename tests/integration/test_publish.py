@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from fleet.config import RouterConfig, parse_router_config
 from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected
@@ -38,7 +38,7 @@ async def test_pools_have_their_settings_before_anybody_hears_of_the_revision(
         heard.append(set(await pool_settings(client, sorted(await registry.pools()))))
 
     monkeypatch.setattr(Registry, "announce_config", announce)
-    await Publisher(client=client).publish(config(*(f"P{i}" for i in range(250))))
+    await RevisionPublisher(client=client).publish(config(*(f"P{i}" for i in range(250))))
     assert heard == [{"DEFAULT-POOL", *(f"P{i}" for i in range(250))}]
 
 
@@ -51,7 +51,7 @@ async def test_publishing_the_same_again_changes_and_announces_nothing(
         announced.append(1)
 
     monkeypatch.setattr(Registry, "announce_config", announce)
-    one, other = Publisher(client=client), Publisher(client=client)
+    one, other = RevisionPublisher(client=client), RevisionPublisher(client=client)
     revision = await one.publish(config("A"))
     assert [await one.publish(config("A")), await other.publish(config("A"))] == [revision, revision]
     assert await one.publish(config("A")) == revision
@@ -60,7 +60,7 @@ async def test_publishing_the_same_again_changes_and_announces_nothing(
 
 
 async def test_a_pool_that_is_gone_drains_with_its_last_settings(client: Client) -> None:
-    publisher = Publisher(client=client)
+    publisher = RevisionPublisher(client=client)
     await publisher.publish(config("A", "B", concurrency=7, rateLimitPerMinute=60))
     await publisher.publish(config("A"))
     found = await pool_settings(client, ["A", "B"])
@@ -69,7 +69,7 @@ async def test_a_pool_that_is_gone_drains_with_its_last_settings(client: Client)
 
 
 async def test_a_wiped_redis_is_configured_again(client: Client) -> None:
-    publisher = Publisher(client=client)
+    publisher = RevisionPublisher(client=client)
     before = await publisher.publish(config("A"))
     await client.flushall()
     after = await publisher.publish(config("A"))
@@ -80,7 +80,7 @@ async def test_a_wiped_redis_is_configured_again(client: Client) -> None:
 
 async def test_pools_that_redis_forgot_are_configured_again(client: Client) -> None:
     """As by a failover that lost the last writes, or on a node of a Cluster that came back empty."""
-    publisher, many = Publisher(client=client), config(*(f"P{i:03}" for i in range(150)))
+    publisher, many = RevisionPublisher(client=client), config(*(f"P{i:03}" for i in range(150)))
     await publisher.publish(many)
     await client.delete(PoolKeys("P001").settings, PoolKeys("P149").settings)
     await client.hdel(FleetKeys.pool_marks, "P002")
@@ -97,19 +97,19 @@ async def test_pools_that_redis_forgot_are_configured_again(client: Client) -> N
 async def test_a_look_at_what_the_pools_have_repairs_nothing_that_is_newer(
     client: Client, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    publisher = Publisher(client=client)
+    publisher = RevisionPublisher(client=client)
     revision = await publisher.publish(config("A"))
     await client.hset(PoolKeys("A").settings, "revision", str(Decimal(revision) + Decimal(by)))
 
     async def again(*_: Any) -> None:
         raise AssertionError("configured again")
 
-    monkeypatch.setattr(Publisher, "_configure", again)
+    monkeypatch.setattr(RevisionPublisher, "_configure", again)
     assert await publisher.publish(config("A")) == revision
 
 
 async def test_a_removed_pool_that_redis_forgot_to_drain_drains_again(client: Client) -> None:
-    publisher = Publisher(client=client)
+    publisher = RevisionPublisher(client=client)
     await publisher.publish(config("A", "GONE"))
     revision = await publisher.publish(config("A"))
     assert (await pool_settings(client, ["GONE"]))["GONE"].draining
@@ -122,7 +122,7 @@ async def test_a_removed_pool_that_redis_forgot_to_drain_drains_again(client: Cl
 async def test_while_a_node_is_away_pools_of_others_are_repaired(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publisher = Publisher(client=client)
+    publisher = RevisionPublisher(client=client)
     await publisher.publish(config("AWAY", "HERE"))
     await client.delete(PoolKeys("HERE").settings)
     real = Registry.known_under

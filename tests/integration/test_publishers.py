@@ -10,7 +10,7 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.operate.send import Overrides, drafts_from_lines, send
-from fleet.sources.base import Held, NotSent, Outgoing, Surroundings, Unsure
+from fleet.sources.base import Held, Outgoing, Surroundings, Unsent, Unsure
 from fleet.sources.open import open_publisher, open_source
 from tests.servers.activemq import ActiveMqServer
 from tests.servers.local import RedisServer
@@ -81,7 +81,7 @@ async def test_each_message_of_a_call_that_was_cut_half_way_is_told_as_it_is(
         answers = await publisher.publish(sent)
         accepted = [m.id for m, answer in zip(sent, answers, strict=True) if answer is None]
         doubtful = [m.id for m, answer in zip(sent, answers, strict=True) if isinstance(answer, Unsure)]
-        not_sent = [m.id for m, answer in zip(sent, answers, strict=True) if isinstance(answer, NotSent)]
+        not_sent = [m.id for m, answer in zip(sent, answers, strict=True) if isinstance(answer, Unsent)]
         assert accepted and doubtful
         assert accepted + doubtful + not_sent == [m.id for m in sent]
         # Nothing is known to be accepted, then: that is an error, and no list.

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from coordinator.room import PATIENCE_MS
 from coordinator.rooms import Rooms
 from fleet.state.connect import Client, connected
@@ -18,7 +18,7 @@ from tests.integration.owning import HandClock, eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import in_group, in_groups, submit
 
-LIMITS = {"SLOW": Limits(50, 2), "FAST": Limits(160, 8)}
+LIMITS = {"SLOW": PoolLimits(50, 2), "FAST": PoolLimits(160, 8)}
 SHARES = {"SLOW": 0.5, "FAST": 0.5}
 FEW, MANY = in_group(40), in_groups(40)
 """More than the fast pool works on at once; of one group, and of enough of them."""
@@ -28,7 +28,7 @@ async def test_room_that_was_known_is_asked_for_again_once_pools_were_changed(re
     async with connected(redis_server.url) as client:
         pool = Pool(client, "P")
         await pool.configure("1", PoolSettings(8, 160))
-        rooms = Rooms(client=client, clock=HandClock(), limits_of=lambda _: Limits(160, 8), full=lambda: False)
+        rooms = Rooms(client=client, clock=HandClock(), limits_of=lambda _: PoolLimits(160, 8), full=lambda: False)
         assert await rooms.wait({"P": 1.0}, 500) == 160
         await pool.configure("2", PoolSettings(2, 50))
         assert await rooms.wait({"P": 1.0}, 100) == 100, "it was told so"
@@ -60,13 +60,13 @@ class Uneven:
         await self._capacity_of(self.fast, LIMITS["FAST"])
         await submit(self.slow, in_groups(50, "slow"))
 
-    async def _capacity_of(self, pool: Pool, limits: Limits) -> None:
+    async def _capacity_of(self, pool: Pool, limits: PoolLimits) -> None:
         self._revision += 1
         await pool.configure(str(self._revision), PoolSettings(limits.concurrency, limits.capacity))
         self.rooms.forget()
 
     async def slow_is_short_anew(self) -> None:
-        await self._capacity_of(self.slow, Limits(1050, 2))
+        await self._capacity_of(self.slow, PoolLimits(1050, 2))
         assert await self.asked_for() > 0
         await self._capacity_of(self.slow, LIMITS["SLOW"])
 
@@ -147,7 +147,7 @@ class ChangedMeanwhile:
         return answer
 
 
-ALIKE = Limits(160, 8)
+ALIKE = PoolLimits(160, 8)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator import phantoms
 from coordinator.answers import PATIENCE_S
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from coordinator.rooms import Rooms
 from fleet.clock import SystemClock
 from fleet.errors import Disordered, Fenced, StateUnavailable
@@ -171,8 +171,8 @@ async def test_a_stop_leaves_no_task_and_no_error_behind(client: Client, monkeyp
 async def test_who_looks_for_room_waits_for_all_silent_pools_together_and_a_second(
     client: Client, monkeypatch: pytest.MonkeyPatch, by_groups: bool
 ) -> None:
-    silent, limits = [f"P{i}" for i in range(5)], {"SLOW": Limits(50, 2)}
-    limits |= dict.fromkeys(silent, Limits(160, 2))
+    silent, limits = [f"P{i}" for i in range(5)], {"SLOW": PoolLimits(50, 2)}
+    limits |= dict.fromkeys(silent, PoolLimits(160, 2))
     for code, limit in limits.items():
         await Pool(client, code).configure("1", PoolSettings(limit.concurrency, limit.capacity))
     await submit(Pool(client, "SLOW"), in_groups(50, "s"))

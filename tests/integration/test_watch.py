@@ -15,7 +15,7 @@ import pytest
 from coordinator import main
 from coordinator.directory import Directory
 from coordinator.ownership import Ownership
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet.alarms import Alarms
 from fleet.config import parse_router_config
@@ -45,7 +45,7 @@ class World:
         self.watch = Watch(
             client=client, directory=self.directory, leads=lambda: self.leads, alarms=self.alarms, clock=self.clock
         )
-        self._publisher = Publisher(client=client)
+        self._publisher = RevisionPublisher(client=client)
 
     async def configure(self, **concurrencies: int) -> None:
         document = {

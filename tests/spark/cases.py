@@ -11,7 +11,7 @@ from sqlalchemy import Engine, delete, insert
 
 from fleet.jobs.database import writing
 from fleet.jobs.schema import dispatch_jobs
-from spark.why import Job
+from spark.why import Candidate
 
 NOW_MS = 1_000_000
 POOLS = ("P", "P", "Q", "R")
@@ -29,8 +29,8 @@ times = st.one_of(st.none(), st.sampled_from([0, NOW_MS - 1, NOW_MS, NOW_MS + 1,
 
 
 @st.composite
-def one_job(draw: st.DrawFn, number: int) -> Job:
-    return Job(
+def one_job(draw: st.DrawFn, number: int) -> Candidate:
+    return Candidate(
         id=f"{draw(st.sampled_from('azAZ_é'))}{number}",
         msg_group=draw(st.sampled_from(GROUPS)),
         mode=draw(st.sampled_from(MODES)),
@@ -45,7 +45,7 @@ def one_job(draw: st.DrawFn, number: int) -> Job:
 
 
 @st.composite
-def job_tables(draw: st.DrawFn, most: int = 40) -> list[Job]:
+def job_tables(draw: st.DrawFn, most: int = 40) -> list[Candidate]:
     return [draw(one_job(number)) for number in range(draw(st.integers(0, most)))]
 
 
@@ -53,7 +53,7 @@ SOME_MODES = (MODES, MODES, ("NEXT_ON_ERROR",), ("BLOCK_ON_ERROR",), ("NEXT_ON_E
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> list[Job]:
+def crowds(draw: st.DrawFn) -> list[Candidate]:
     """Few groups that are deep: what matters of them stands behind more jobs than a window or a head has.
 
     Made from a seed, as hypothesis alone draws small things; and not all of any kind in each, as one job that is out
@@ -64,7 +64,7 @@ def crowds(draw: st.DrawFn) -> list[Job]:
     modes = draw(st.sampled_from(SOME_MODES))
     out, later, again, expires = (draw(st.sampled_from([0.0, 0.05, 0.5])) for _ in range(4))
     return [
-        Job(
+        Candidate(
             id=f"{chance.choice('azAZ_é')}{number}",
             msg_group=chance.choice(groups),
             mode=chance.choice(modes),
@@ -85,7 +85,7 @@ ERAS = (0, 0, -(2**33), 2**33)
 PAST = (None, None, 0, NOW_MS - 1, NOW_MS)
 
 
-def put(engine: Engine, jobs: Sequence[Job]) -> None:
+def put(engine: Engine, jobs: Sequence[Candidate]) -> None:
     """These, and no other, into the store."""
     rest = {"target_url": "", "payload": ""}
     rows = [dataclasses.asdict(job) | rest for job in jobs]

@@ -15,7 +15,7 @@ from fleet.errors import Fenced, FleetError, JobStoreError
 from fleet.jobs.schema import claims, epochs
 from spark.aside import begun
 from spark.explain import explain
-from spark.room import Room
+from spark.room import QueueRoom
 from spark.sources import ledger
 from spark.steps import dispatch
 from tests.acceptance.fleet_command import until
@@ -133,7 +133,7 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
     """It froze an epoch, fell asleep, and wakes up when its successor has published that epoch."""
     ground.add(10, groups=10)
     with ground.leading() as old:
-        epoch = dispatch.freeze(old.setup, Room(100))
+        epoch = dispatch.freeze(old.setup, QueueRoom(100))
         assert epoch is not None
         ground.redis.client().hset("{fleet}:feed", "deadline", "0")
         with ground.leading() as new:
@@ -148,7 +148,7 @@ def test_a_driver_that_was_replaced_is_refused_by_store_and_queue(ground: Ground
 def test_what_was_refused_stays_refused_when_the_driver_dies_before_the_mark(ground: Ground) -> None:
     (bad,) = ground.add(1, groups=1, pool="P" * 200)
     with ground.leading() as old:
-        epoch = dispatch.freeze(old.setup, Room(10))
+        epoch = dispatch.freeze(old.setup, QueueRoom(10))
         assert epoch is not None
         dispatch.publish(old.setup, epoch)
         ground.redis.client().hset("{fleet}:feed", "deadline", "0")
@@ -207,7 +207,7 @@ def test_what_was_claimed_long_ago_is_forgotten(ground: Ground) -> None:
 def test_claims_that_somebody_has_deleted_keep_no_driver_from_going_on(ground: Ground) -> None:
     ground.add(5, groups=5)
     with ground.leading() as feed:
-        assert dispatch.freeze(feed.setup, Room(10)) is not None
+        assert dispatch.freeze(feed.setup, QueueRoom(10)) is not None
     with ground.store.engine.connect() as connection, connection.begin():
         connection.execute(delete(claims))
     with ground.leading() as feed:

@@ -18,14 +18,14 @@ from spark import schemas, why
 from spark.sources.queries import of_group, to_plan
 from spark.sources.store import ask
 from spark.transforms.plan import Limits, plan
-from spark.why import Job, job_of
+from spark.why import Candidate, job_of
 from tests.spark.cases import FAR_MS, NOW_MS, crowds, job_tables, pools_with_little_room, put
 
 NO_POOLS: Mapping[str, int] = {}
 QUEUED, ERROR, PENDING = "QUEUED", "ERROR", "PENDING"
 
 
-def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
+def table(session: SparkSession, jobs: list[Candidate]) -> DataFrame:
     names = schemas.JOBS.names
     # As a store gives them: an empty group is none.
     read = [dataclasses.replace(job, msg_group=job.msg_group or None) for job in jobs]
@@ -42,7 +42,7 @@ def table(session: SparkSession, jobs: list[Job]) -> DataFrame:
     pools=pools_with_little_room,
 )
 def test_the_plan_of_spark_is_the_plan_of_the_oracle(
-    session: SparkSession, jobs: list[Job], window: int, room: int, shards: int, pools: dict[str, int]
+    session: SparkSession, jobs: list[Candidate], window: int, room: int, shards: int, pools: dict[str, int]
 ) -> None:
     found = plan(table(session, jobs), limits=Limits(window=window, room=room, shards=shards, pools=pools))
     assert found.schema.names == schemas.TO_PUBLISH.names
@@ -54,7 +54,7 @@ def test_the_plan_of_spark_is_the_plan_of_the_oracle(
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs=crowds(), window=st.integers(1, 3))
 def test_the_heads_that_are_read_of_a_store_are_enough_for_the_plan(
-    store: JobStore, jobs: list[Job], window: int
+    store: JobStore, jobs: list[Candidate], window: int
 ) -> None:
     put(store.engine, jobs)
     with reading(store.engine) as connection:
@@ -66,7 +66,9 @@ def test_the_heads_that_are_read_of_a_store_are_enough_for_the_plan(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs=crowds(), window=st.integers(1, 3))
-def test_what_explain_reads_of_a_group_says_the_same_of_a_job(store: JobStore, jobs: list[Job], window: int) -> None:
+def test_what_explain_reads_of_a_group_says_the_same_of_a_job(
+    store: JobStore, jobs: list[Candidate], window: int
+) -> None:
     put(store.engine, jobs)
     whole = why.verdicts(jobs, now_ms=NOW_MS, window=window)
     for job in jobs[:5]:
@@ -79,7 +81,7 @@ def test_what_explain_reads_of_a_group_says_the_same_of_a_job(store: JobStore, j
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs=crowds(), window=st.integers(1, 3), room=st.sampled_from([7, 500]), pools=pools_with_little_room)
 def test_what_spark_plans_of_a_store_is_what_the_oracle_plans_of_all_its_jobs(
-    session: SparkSession, store: JobStore, jobs: list[Job], window: int, room: int, pools: dict[str, int]
+    session: SparkSession, store: JobStore, jobs: list[Candidate], window: int, room: int, pools: dict[str, int]
 ) -> None:
     put(store.engine, jobs)
     url = store.engine.url.render_as_string(hide_password=False)
@@ -96,7 +98,7 @@ def claims_in(found: DataFrame) -> list[tuple[object, ...]]:
 
 
 def claims_of_the_oracle(
-    jobs: list[Job], window: int, room: int | None, shards: int, pools: Mapping[str, int] = NO_POOLS
+    jobs: list[Candidate], window: int, room: int | None, shards: int, pools: Mapping[str, int] = NO_POOLS
 ) -> list[tuple[object, ...]]:
     by_id = {job.id: job for job in jobs}
     planned = why.plan(jobs, now_ms=NOW_MS, window=window, room=room, shards=shards, pools=pools)
@@ -113,7 +115,7 @@ def store(database_url: str, tmp_path: Path) -> Iterator[JobStore]:
 
 @settings(max_examples=300, deadline=None)
 @given(jobs=job_tables(), window=st.integers(1, 3))
-def test_what_goes_is_what_the_modes_promise(jobs: list[Job], window: int) -> None:
+def test_what_goes_is_what_the_modes_promise(jobs: list[Candidate], window: int) -> None:
     found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
     for job in jobs:
         if not found[job.id].goes:
@@ -140,22 +142,22 @@ def test_what_goes_is_what_the_modes_promise(jobs: list[Job], window: int) -> No
             assert all(one.tried for one in passed_by if not found[one.id].goes)
 
 
-def expired(job: Job) -> bool:
+def expired(job: Candidate) -> bool:
     return job.status == PENDING and job.expires_ms is not None and job.expires_ms <= NOW_MS
 
 
-def is_out(job: Job) -> bool:
+def is_out(job: Candidate) -> bool:
     return job.status in (QUEUED, "IN_PROGRESS")
 
 
-def group(*given: str) -> list[Job]:
+def group(*given: str) -> list[Candidate]:
     """Jobs of one group in order: mode and status; `l`ater, to be `r`etried, put `b`ack before it was delivered."""
     modes = {"I": "IMMEDIATE", "N": "NEXT_ON_ERROR", "B": "BLOCK_ON_ERROR"}
     states = {"p": (PENDING, 1, None, 0), "q": (QUEUED, 1, None, 0), "i": ("IN_PROGRESS", 1, None, 0),
               "e": (ERROR, 1, None, 1), "r": (PENDING, 2, NOW_MS + 1, 1), "l": (PENDING, 1, FAR_MS, 0),
               "b": (PENDING, 2, NOW_MS + 1, 0)}  # fmt: skip
     return [
-        Job(
+        Candidate(
             id=f"{place}{code}", msg_group="g", mode=modes[code[0]], sequence=99, created_ms=place,
             status=states[code[1]][0], attempt=states[code[1]][1], scheduled_ms=states[code[1]][2],
             tried=states[code[1]][3],
@@ -229,7 +231,7 @@ def test_spark_leaves_no_gap_in_a_group_of_two_pools(session: SparkSession) -> N
 
 @settings(max_examples=300, deadline=None)
 @given(jobs=crowds(), window=st.integers(1, 3))
-def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int) -> None:
+def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Candidate], window: int) -> None:
     """Nothing is out, failed, early or to be tried again: then its first job goes, and each IMMEDIATE one."""
     found = why.verdicts(jobs, now_ms=NOW_MS, window=window)
     for name in {job.msg_group for job in jobs} - {None, ""}:
@@ -242,7 +244,7 @@ def test_a_group_whose_jobs_wait_for_nobody_goes_on(jobs: list[Job], window: int
 
 @settings(max_examples=200, deadline=None)
 @given(jobs=job_tables(), window=st.integers(1, 3))
-def test_more_room_only_adds_to_what_goes(jobs: list[Job], window: int) -> None:
+def test_more_room_only_adds_to_what_goes(jobs: list[Candidate], window: int) -> None:
     """Never a gap: what an epoch takes of a group is the beginning of what all epochs would."""
     whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=100, shards=1, pools=NO_POOLS)
     for room in range(len(whole)):
@@ -252,7 +254,7 @@ def test_more_room_only_adds_to_what_goes(jobs: list[Job], window: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(jobs=job_tables(), window=st.integers(1, 3), pools=pools_with_little_room)
 def test_a_pool_without_room_holds_no_other_up_and_leaves_no_gap_in_a_group(
-    jobs: list[Job], window: int, pools: dict[str, int]
+    jobs: list[Candidate], window: int, pools: dict[str, int]
 ) -> None:
     whole = why.plan(jobs, now_ms=NOW_MS, window=window, room=None, shards=1, pools=NO_POOLS)
     some = {row[2] for row in why.plan(jobs, now_ms=NOW_MS, window=window, room=None, shards=1, pools=pools)}
@@ -269,4 +271,4 @@ def test_a_pool_without_room_holds_no_other_up_and_leaves_no_gap_in_a_group(
 
 
 def test_a_plan_in_plain_python_and_in_spark_take_the_same_fields() -> None:
-    assert {field.name for field in dataclasses.fields(Job)} == set(schemas.TO_PLAN.names) - {"read_ms"}
+    assert {field.name for field in dataclasses.fields(Candidate)} == set(schemas.TO_PLAN.names) - {"read_ms"}

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import PoolLimits, PutOff
 from coordinator.submit import Returned, Share, Submitter
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
@@ -96,7 +96,7 @@ class Owner:
             self.pool,
             client=self.client,
             on_room=lambda *_: None,
-            put_off=PutOff(lambda _: Limits(self.capacity, CONCURRENCY), lambda _: False, SystemClock()),
+            put_off=PutOff(lambda _: PoolLimits(self.capacity, CONCURRENCY), lambda _: False, SystemClock()),
             ours=lambda: True,
             rest=asyncio.sleep,
             **shared,

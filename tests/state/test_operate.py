@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fleet.letter import skipped
-from fleet.operate.dead_letters import Wanted, letters, purge
+from fleet.operate.dead_letters import LettersWanted, letters, purge
 from fleet.state import groups
 from fleet.state.entry import Entry
 from fleet.state.keys import POOL_WAKE_CHANNEL, ROOM_CHANNEL
@@ -327,9 +327,9 @@ async def test_letters_are_read_newest_first_page_by_page_and_removed_by_their_t
     queue = await stage.queue()
     raws = [json.dumps({"kind": "parked", "messageId": f"m{i}", "reason": "no"}) for i in range(450)]
     await queue.bury(raws, keep=1_000)
-    found = [letter async for letter in letters(stage.client, ["q"], Wanted())]
+    found = [letter async for letter in letters(stage.client, ["q"], LettersWanted())]
     assert [letter.raw for letter in found] == raws[::-1]
-    assert [one.raw async for one in letters(stage.client, ["q"], Wanted(id="m7"))] == [raws[7]]
+    assert [one.raw async for one in letters(stage.client, ["q"], LettersWanted(id="m7"))] == [raws[7]]
     box = Letters(stage.client, "q")
     assert await box.remove({raws[0]: 1, raws[1]: 1, "not there": 1}) == 2
     assert await box.remove({raws[0]: 1}) == 0
@@ -340,7 +340,7 @@ async def test_letters_are_read_newest_first_page_by_page_and_removed_by_their_t
 async def test_a_purge_takes_only_what_was_seen(stage: Stage) -> None:
     queue = await stage.queue()
     await queue.bury(["{}", "{}"], keep=9)
-    found = [letter async for letter in letters(stage.client, ["q"], Wanted())]
+    found = [letter async for letter in letters(stage.client, ["q"], LettersWanted())]
     await queue.bury(['{"reason":"later"}'], keep=9)
     assert await purge(stage.client, found) == 2
     assert await stage.client.lrange(queue.keys.dead, 0, -1) == ['{"reason":"later"}']

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import Address
-from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 
 _REPLIES = "/temp-queue/replies"
@@ -32,7 +32,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AtBroker:
     size: int
     """What stands in the queue, given to somebody or not."""
     given: int | None
@@ -61,7 +61,7 @@ class _Replies:
             lost.cancel()
 
 
-async def look(address: Address, statistics: Statistics, *, heartbeat_ms: int) -> Look:
+async def look(address: Address, statistics: Statistics, *, heartbeat_ms: int) -> AtBroker:
     replies = _Replies()
     line = StompLine(address=address, on_message=replies.add, heartbeat_ms=heartbeat_ms)
     await line.open()
@@ -73,7 +73,7 @@ async def look(address: Address, statistics: Statistics, *, heartbeat_ms: int) -
                 line = StompLine(address=address, on_message=replies.add, heartbeat_ms=heartbeat_ms)
                 await line.open()
             size = await _browse(line, replies, address.queue)
-        return Look(size, given, scheduled)
+        return AtBroker(size, given, scheduled)
     finally:
         await line.close()
 
@@ -89,7 +89,7 @@ async def _ask(
         questions.append(_question(_STATISTICS + _LAST + queue, {}))
     if not questions:
         return None, None, 0
-    line.tell([Command("SUBSCRIBE", {"id": "replies", "destination": _REPLIES, "ack": "auto"}), *questions])
+    line.tell([StompCommand("SUBSCRIBE", {"id": "replies", "destination": _REPLIES, "ack": "auto"}), *questions])
     counts = {b"size": 0, b"inflightCount": 0}
     scheduled = 0
     while (reply := await replies.next(line, _REPLY_S if statistics.are_known else _QUIET_S)) is not None:
@@ -107,15 +107,15 @@ async def _ask(
     return None, None, scheduled
 
 
-def _question(queue: str, headers: dict[str, str]) -> Command:
+def _question(queue: str, headers: dict[str, str]) -> StompCommand:
     # A broker without that plugin takes it for a message of a queue of that name: it is to be gone soon.
     soon_ms = str(int((time.time() + _REPLY_S) * 1000))
-    return Command("SEND", {"destination": f"/queue/{queue}", "reply-to": _REPLIES, "expires": soon_ms, **headers})
+    return StompCommand("SEND", {"destination": f"/queue/{queue}", "reply-to": _REPLIES, "expires": soon_ms, **headers})
 
 
 async def _browse(line: StompLine, replies: _Replies, queue: str) -> int:
     """As many as the broker shows a browser (400 unless it is told otherwise)."""
-    line.tell([Command("SUBSCRIBE", {"id": "browser", "destination": f"/queue/{queue}", "browser": "true"})])
+    line.tell([StompCommand("SUBSCRIBE", {"id": "browser", "destination": f"/queue/{queue}", "browser": "true"})])
     size = 0
     while (reply := await replies.next(line, _REPLY_S)) is not None and reply[0].get("browser") != "end":
         size += reply[0].get("subscription") == "browser"

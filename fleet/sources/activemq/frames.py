@@ -40,7 +40,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class StompCommand:
     """A frame on its way to the broker."""
 
     name: str
@@ -58,12 +58,12 @@ class Command:
         return "\n".join(lines).encode() + b"\n\n" + self.body + b"\0"
 
 
-def ack(ack_id: str) -> Command:
-    return Command("ACK", {"id": ack_id})
+def ack(ack_id: str) -> StompCommand:
+    return StompCommand("ACK", {"id": ack_id})
 
 
-def subscribe(address: Address) -> Command:
-    return Command(
+def subscribe(address: Address) -> StompCommand:
+    return StompCommand(
         "SUBSCRIBE",
         {
             "id": "fleet",
@@ -74,7 +74,7 @@ def subscribe(address: Address) -> Command:
     )
 
 
-def send(queue: str, message: Outgoing) -> Command:
+def send(queue: str, message: Outgoing) -> StompCommand:
     headers = {
         "destination": f"/queue/{queue}",
         "persistent": "true",
@@ -85,7 +85,7 @@ def send(queue: str, message: Outgoing) -> Command:
         headers[JMS_GROUP] = headers[GROUP] = message.group
     if message.delay_ms:
         headers[DELAY] = str(message.delay_ms)
-    return Command("SEND", headers, message.body)
+    return StompCommand("SEND", headers, message.body)
 
 
 def refusal(message: Outgoing) -> str | None:
@@ -104,7 +104,7 @@ def refusal(message: Outgoing) -> str | None:
 
 def copy_of(
     queue: str, headers: Mapping[str, str], body: bytes, *, broker_id: str, count: int, delay_ms: int
-) -> Command:
+) -> StompCommand:
     """The same message once more, to come after a delay: its body, its group, its own headers."""
     copied = {key: value for key, value in headers.items() if key not in _NOT_COPIED}
     if copied.get("expires") == "0":
@@ -120,4 +120,4 @@ def copy_of(
         copied[JMS_GROUP] = headers[GROUP]
     if "content-length" in headers or b"\0" in body:
         copied["content-length"] = str(len(body))
-    return Command("SEND", copied, body)
+    return StompCommand("SEND", copied, body)

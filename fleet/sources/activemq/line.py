@@ -23,7 +23,7 @@ from stomp.transport import Transport
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import Address
-from fleet.sources.activemq.frames import HEARTBEAT, Command
+from fleet.sources.activemq.frames import HEARTBEAT, StompCommand
 from fleet.waiting import happens
 
 log = logging.getLogger("fleet.sources")
@@ -147,18 +147,18 @@ class StompLine:
             raise self.unavailable()
         self._beats = asyncio.create_task(self._beat())
 
-    async def ask(self, commands: Sequence[Command]) -> list[Answer]:
+    async def ask(self, commands: Sequence[StompCommand]) -> list[Answer]:
         """Send all at once, and wait until the broker has answered each."""
         return await self._ask(commands, len(commands)) if commands else []
 
-    async def ask_last(self, commands: Sequence[Command]) -> Answer:
+    async def ask_last(self, commands: Sequence[StompCommand]) -> Answer:
         """Send all at once, and wait for the last one's answer. A refusal may be that of any.
 
         The broker does them in order, and what it answers is on its disk: it writes there once, not for each.
         """
         return (await self._ask(commands, 1))[0] if commands else ""
 
-    async def _ask(self, commands: Sequence[Command], wanted: int) -> list[Answer]:
+    async def _ask(self, commands: Sequence[StompCommand], wanted: int) -> list[Answer]:
         if not self.is_up:
             raise self.unavailable()
         asked = _Asked(wanted, self._loop)
@@ -178,7 +178,7 @@ class StompLine:
             self.drop("no answer")
         return asked.answers
 
-    def tell(self, commands: Sequence[Command]) -> None:
+    def tell(self, commands: Sequence[StompCommand]) -> None:
         """Send, without waiting for an answer."""
         if self.is_up:
             self._write(b"".join(command.encoded() for command in commands))
@@ -235,7 +235,7 @@ class StompLine:
                 return line
         raise failure
 
-    def _hello(self) -> Command:
+    def _hello(self) -> StompCommand:
         headers = {
             "accept-version": "1.2",
             "host": self._address.host,
@@ -243,7 +243,7 @@ class StompLine:
         }
         if self._address.user:
             headers |= {"login": self._address.user, "passcode": self._address.password}
-        return Command("CONNECT", headers)
+        return StompCommand("CONNECT", headers)
 
     def _write(self, data: bytes) -> None:
         if self.lost.is_set() or self._reader is None:

@@ -30,7 +30,7 @@ log = logging.getLogger("fleet.sources")
 
 _RETRY_S = (0.1, 5.0)
 _GATHER_S, _GATHER_MOST_S = 0.005, 0.05
-_ECHO = [frames.Command(name, {"transaction": "echo"}) for name in ("BEGIN", "ABORT")]
+_ECHO = [frames.StompCommand(name, {"transaction": "echo"}) for name in ("BEGIN", "ABORT")]
 """A transaction of nothing: the shortest frames that the broker answers."""
 _GONE = "Unexpected ACK"
 _SIGNS_OF_LIFE = 3
@@ -298,7 +298,7 @@ class ActiveMqSource:
         if None in answers:
             raise line.unavailable()
 
-    async def _send(self, copies: list[frames.Command]) -> list[str | None]:
+    async def _send(self, copies: list[frames.StompCommand]) -> list[str | None]:
         """On a line of its own: a broker whose store is full holds up a SEND, and what is behind it. Acks make room."""
         async with self._outbox_lock:
             if self._outbox is None or not self._outbox.is_up:

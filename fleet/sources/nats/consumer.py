@@ -17,7 +17,7 @@ _NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundConsumer:
     incarnation: Incarnation
     stream: dict[str, Any]
     consumer: dict[str, Any] | None
@@ -29,7 +29,7 @@ class Found:
         return int(delivered.get("stream_seq", 0)), int(delivered.get("consumer_seq", 0))
 
 
-async def look(line: NatsLine) -> Found:
+async def look(line: NatsLine) -> FoundConsumer:
     """Changes nothing. Raises `SourceUnavailable` where there is no such stream."""
     address = line.address
     stream = await stream_of(line)
@@ -39,7 +39,7 @@ async def look(line: NatsLine) -> Found:
         if error.code != _NOT_FOUND:
             raise line.away(f"consumer {address.consumer}: {error}") from error
         consumer = None
-    return Found(Incarnation(read_time_ns(stream["created"])), stream, consumer)
+    return FoundConsumer(Incarnation(read_time_ns(stream["created"])), stream, consumer)
 
 
 async def stream_of(line: NatsLine) -> dict[str, Any]:
@@ -51,7 +51,7 @@ async def stream_of(line: NatsLine) -> dict[str, Any]:
         raise line.away(f"stream {name}: {why}") from error
 
 
-async def prepare(line: NatsLine, visibility_ms: int) -> Found:
+async def prepare(line: NatsLine, visibility_ms: int) -> FoundConsumer:
     """Create the consumer if it is not there, and give one that is there our ack wait and no limits."""
     found, address = await look(line), line.address
     need = {"ack_wait": visibility_ms * 1_000_000, "max_ack_pending": -1, "max_deliver": -1}

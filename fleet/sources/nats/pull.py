@@ -40,7 +40,7 @@ class Fetched:
 
 
 @dataclass(eq=False, slots=True)
-class Ask:
+class PullRequest:
     """One request. Its messages come on its lane, and so do the words that end it."""
 
     number: int
@@ -65,7 +65,7 @@ class _Lane:
 
     inbox: str
     subscription: Subscription | None = None
-    ask: Ask | None = None
+    ask: PullRequest | None = None
 
 
 class Puller:
@@ -83,7 +83,7 @@ class Puller:
         self.went_back = False
         """Deliveries are numbered from anew: it may be another consumer, of another stream."""
 
-    async def fetch(self, want: int, until_s: float) -> Ask:
+    async def fetch(self, want: int, until_s: float) -> PullRequest:
         """Ask, or go on waiting for what a cancelled poll asked for; back when that is over, or it is time."""
         until_s = max(until_s, asyncio.get_running_loop().time())
         ask = self._unattended(until_s) or await self._ask(want, until_s)
@@ -94,7 +94,7 @@ class Puller:
             ask.is_waited_for = False
         return ask
 
-    async def _wait(self, ask: Ask, until_s: float) -> None:
+    async def _wait(self, ask: PullRequest, until_s: float) -> None:
         now = asyncio.get_running_loop().time
         while not ask.over.is_set():
             silent_s = (ask.heard_s if ask.has_heartbeat else ask.expires_s) + SILENCE_S
@@ -139,7 +139,7 @@ class Puller:
                     await lane.subscription.drain()  # type: ignore[no-untyped-call]
                 lane.ask.end(LOST)
 
-    def _unattended(self, until_s: float) -> Ask | None:
+    def _unattended(self, until_s: float) -> PullRequest | None:
         now_s = asyncio.get_running_loop().time()
         for lane in self._lanes:
             ask = lane.ask
@@ -150,11 +150,11 @@ class Puller:
                 return ask
         return None
 
-    async def _ask(self, want: int, until_s: float) -> Ask:
+    async def _ask(self, want: int, until_s: float) -> PullRequest:
         lane = await self._lane()
         wait_s = until_s - asyncio.get_running_loop().time()
         self._next_ask += 1
-        ask = lane.ask = Ask(number=self._next_ask, left=want, expires_s=until_s, heard_s=until_s - wait_s)
+        ask = lane.ask = PullRequest(number=self._next_ask, left=want, expires_s=until_s, heard_s=until_s - wait_s)
         # A message that is larger than that by itself must still come.
         most_bytes = max(_MOST_BYTES, 2 * self._line.max_payload_bytes)
         request = {"batch": want, "no_wait": True, "max_bytes": most_bytes}

@@ -18,10 +18,10 @@ from fleet.clock import Clock
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Depth, Held, Received
 from fleet.sources.nats.address import NatsAddress
-from fleet.sources.nats.consumer import Found, look, prepare
+from fleet.sources.nats.consumer import FoundConsumer, look, prepare
 from fleet.sources.nats.delivery import ACK_PREFIX, Floors, Incarnation, Marks, group_of, like, read_marks, read_time_ns
 from fleet.sources.nats.line import NO_RESPONDERS, ApiError, NatsLine, is_no_responders
-from fleet.sources.nats.pull import LOST, SILENT, Ask, Puller
+from fleet.sources.nats.pull import LOST, SILENT, Puller, PullRequest
 
 log = logging.getLogger("fleet.sources")
 
@@ -135,7 +135,7 @@ class NatsSource:
 
     # What the names stand for now -------------------------------------------------------------------
 
-    def _know(self, found: Found) -> None:
+    def _know(self, found: FoundConsumer) -> None:
         if self._incarnation is not None and found.incarnation != self._incarnation:
             self._floors.forget()
         self._incarnation = found.incarnation
@@ -181,7 +181,7 @@ class NatsSource:
 
     # Polling --------------------------------------------------------------------------------------------
 
-    def _check(self, ask: Ask, tried: bool) -> bool:
+    def _check(self, ask: PullRequest, tried: bool) -> bool:
         """Whether a consumer was missing just now. Raises what cannot be helped by asking again."""
         if not ask.over.is_set() or ask.status in ("", "404", "408") or self._puller.buffer:
             return False

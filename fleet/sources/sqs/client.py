@@ -13,7 +13,7 @@ from botocore.config import Config
 
 from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.sqs.address import SqsAddress
-from fleet.sources.sqs.errors import NotAllowed, Refused, is_busy, translated
+from fleet.sources.sqs.errors import NotAllowed, SqsRefused, is_busy, translated
 
 log = logging.getLogger("fleet.sources")
 
@@ -91,7 +91,7 @@ class SqsQueue:
         """For each entry None, or why SQS did not take it. None where one of several spoiled the call: none is in."""
         try:
             faults = self._batch("send_message_batch", entries)
-        except Refused as error:
+        except SqsRefused as error:
             if len(entries) == 1:
                 return [str(error)]
             # One of them spoils the call and SQS does not say which.
@@ -126,7 +126,7 @@ class SqsQueue:
             if again:
                 for place, fault in zip(again, self._batch(operation, [entries[i] for i in again]), strict=True):
                     faults[place] = fault
-        except Refused as error:
+        except SqsRefused as error:
             if len(entries) > 1:
                 return [self._settle(operation, [entry])[0] for entry in entries]
             log.debug("%s", error)

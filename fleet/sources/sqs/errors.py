@@ -48,7 +48,7 @@ class NotAllowed(SourceError):
     """The credentials are missing or do not do."""
 
 
-class Refused(SourceError):
+class SqsRefused(SourceError):
     """SQS finds something wrong with what was asked, and would every time."""
 
 
@@ -85,7 +85,7 @@ def _answer(error: boto.ClientError, queue: str) -> SourceError:
         return SourceUnavailable(said)
     if code in _NOT_ALLOWED or status in (401, 403):
         return NotAllowed(said)
-    return Refused(said)
+    return SqsRefused(said)
 
 
 def _short(code: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fleet.errors import SourceError, SourceUnavailable
-from fleet.sources.base import NotSent, Outgoing, never
+from fleet.sources.base import Outgoing, Unsent, never
 from fleet.sources.daemon_threads import DaemonThreads
 from fleet.sources.halfway import told_half_way
 from fleet.sources.sqs.address import SqsAddress
@@ -24,7 +24,7 @@ MAX_DELAY_S = 900
 _NAME = re.compile(r"[!-~]{1,128}")
 """What a FIFO queue takes as a group or a dedup id."""
 _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_HELD_UP = NotSent("not sent: an earlier message of its group was not accepted")
+_HELD_UP = Unsent("not sent: an earlier message of its group was not accepted")
 
 
 class SqsPublisher:

@@ -63,7 +63,7 @@ def read_journal(path: Path) -> Seen:
             case journal.End():
                 seen.accepted += record.status == _HTTP_OK
                 changes.append((record.t, -1))
-            case journal.Sent():
+            case journal.SentRecord():
                 pass
     in_progress = 0
     # Of two at the same instant the end counts first.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.put_off import Limits, PutOff
+from coordinator.put_off import PoolLimits, PutOff
 
 CAPACITY, CONCURRENCY = 50, 4
 
@@ -26,7 +26,7 @@ SLOW = {"SLOW"}
 
 @pytest.fixture
 def put_off() -> PutOff:
-    return PutOff(lambda _: Limits(CAPACITY, CONCURRENCY), SLOW.__contains__, CLOCK)
+    return PutOff(lambda _: PoolLimits(CAPACITY, CONCURRENCY), SLOW.__contains__, CLOCK)
 
 
 def refused(put_off: PutOff, *, idle: bool) -> int:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.put_off import Limits
+from coordinator.put_off import PoolLimits
 from coordinator.room import PATIENCE_MS, REGAIN, Need, Patience, Room, Take, Wait, decide, need_of, starves
 from fleet.state.pool import SHARE
 
-FAST = Room(share=0.5, free=120, limits=Limits(160, 8), short_ms=None, spent_ms=0.0)
-BUSY = Room(share=0.5, free=3, limits=Limits(160, 8), short_ms=10.0, spent_ms=0.0)
-SLOW = Room(share=0.5, free=0, limits=Limits(50, 2), short_ms=PATIENCE_MS, spent_ms=0.0)
+FAST = Room(share=0.5, free=120, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
+BUSY = Room(share=0.5, free=3, limits=PoolLimits(160, 8), short_ms=10.0, spent_ms=0.0)
+SLOW = Room(share=0.5, free=0, limits=PoolLimits(50, 2), short_ms=PATIENCE_MS, spent_ms=0.0)
 
 
 def test_no_more_is_asked_for_than_the_narrowest_pool_with_room_takes_of_twice_its_share() -> None:
-    narrow = Room(share=0.1, free=10, limits=Limits(160, 8), short_ms=None, spent_ms=0.0)
+    narrow = Room(share=0.1, free=10, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
     assert decide({"A": FAST, "B": narrow}, 500, starving=False) == Take(40)
     assert decide({"A": FAST, "B": narrow}, 30, starving=False) == Take(30)
 
 
 def test_a_pool_with_room_is_asked_for_one_at_least() -> None:
-    none = Room(share=1.0, free=0, limits=Limits(160, 8), short_ms=None, spent_ms=0.0)
+    none = Room(share=1.0, free=0, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
     assert decide({"A": none}, 500, starving=False) == Take(1)
 
 
@@ -30,8 +30,8 @@ def test_a_pool_that_is_busy_is_waited_for_and_one_that_is_slow_is_not() -> None
 
 
 def test_while_another_starves_a_busy_pool_is_waited_for_as_long_as_its_patience_lasts() -> None:
-    half_spent = Room(share=0.5, free=3, limits=Limits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS / 2)
-    all_spent = Room(share=0.5, free=3, limits=Limits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS)
+    half_spent = Room(share=0.5, free=3, limits=PoolLimits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS / 2)
+    all_spent = Room(share=0.5, free=3, limits=PoolLimits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS)
     assert decide({"A": FAST, "B": half_spent}, 500, starving=True) == Wait(0.5, ("B",), True)
     assert decide({"A": FAST, "B": all_spent}, 500, starving=True) == Take(120)
     assert decide({"A": FAST, "B": all_spent}, 500, starving=False) == Wait(1.0, ("B",), False)
@@ -68,7 +68,7 @@ def test_the_room_that_makes_a_poll_worthwhile(share: float, capacity: int, need
 
 
 def test_a_pool_starves_with_less_than_it_works_on_at_once_or_twice_that_in_groups() -> None:
-    limits = Limits(160, 8)
+    limits = PoolLimits(160, 8)
     assert [starves(limits, to_do, by_groups=False) for to_do in (7, 8)] == [True, False]
     assert [starves(limits, to_do, by_groups=True) for to_do in (15, 16)] == [True, False]
 

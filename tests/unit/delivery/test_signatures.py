@@ -8,7 +8,7 @@ from pathlib import Path
 import fakeredis
 import pytest
 
-from coordinator.syncer.publish import Publisher
+from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
 from fleet.config import PoolConfig, RouterConfig
 from fleet.delivery import signatures
@@ -32,7 +32,7 @@ class World:
         self.pools = KnownPools(Registry(client))
 
     async def publish(self, *pools: PoolConfig) -> None:
-        await Publisher(client=self.client).publish(RouterConfig(pools=pools))
+        await RevisionPublisher(client=self.client).publish(RouterConfig(pools=pools))
 
     async def signer(self, code: str) -> Signer | Unsignable | None:
         await self.pools.look()

@@ -15,8 +15,8 @@ from fleet.errors import SourceUnavailable
 from fleet.letter import skipped
 from fleet.message import DEFAULT_GROUP
 from fleet.operate import dead_letters as dead
-from fleet.operate.dead_letters import Letter, Wanted, letters, replay
-from fleet.sources.base import Never, NotSent, Outgoing, Unsure
+from fleet.operate.dead_letters import Letter, LettersWanted, letters, replay
+from fleet.sources.base import Never, Outgoing, Unsent, Unsure
 from fleet.sources.open import open_source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> RouterConfig:
 
 
 async def found(client: Client) -> list[Letter]:
-    return [one async for one in letters(client, ["q"], Wanted())]
+    return [one async for one in letters(client, ["q"], LettersWanted())]
 
 
 def test_neither_token_nor_password_is_shown() -> None:
@@ -161,7 +161,7 @@ class Broken:
         ("", 0, "queue q: it is away"),
         ("too large", 2, "queue q refuses m3: too large"),
         (Never("too large"), 2, "queue q refuses m3: too large"),
-        (NotSent("not sent: it is away"), 2, "queue q: m3: not sent: it is away"),
+        (Unsent("not sent: it is away"), 2, "queue q: m3: not sent: it is away"),
         (
             Unsure("it may not have been accepted: it is away"),
             2,

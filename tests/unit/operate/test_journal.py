@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.operate.journal import End, Journal, Sent, Start, read
+from fleet.operate.journal import End, Journal, SentRecord, Start, read
 
 
 def test_records_are_read_back_as_written(tmp_path: Path) -> None:
@@ -16,7 +16,11 @@ def test_records_are_read_back_as_written(tmp_path: Path) -> None:
     journal.sent("a", "g", 1)
     journal.start("a", "g", epoch=7)
     journal.end("a", None, epoch=None, status=200)
-    assert list(read(tmp_path / "j")) == [Sent("a", "g", 1, 1.5), Start("a", "g", 7, 2.5), End("a", None, None, 200, 3)]
+    assert list(read(tmp_path / "j")) == [
+        SentRecord("a", "g", 1, 1.5),
+        Start("a", "g", 7, 2.5),
+        End("a", None, None, 200, 3),
+    ]
     journal.close()
 
 

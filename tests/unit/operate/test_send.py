@@ -10,7 +10,7 @@ import pytest
 
 from fleet.config import parse_router_config
 from fleet.errors import FleetError
-from fleet.operate.journal import Journal, Sent, read
+from fleet.operate.journal import Journal, SentRecord, read
 from fleet.operate.send import (
     Draft,
     Overrides,
@@ -104,7 +104,7 @@ async def test_what_a_queue_accepted_is_journalled_in_order_and_nothing_else(tmp
     journal.close()
     assert (sent.accepted, sent.refused, len(sent.refusals)) == (1199, 1, 1)
     assert sent.refusals[0].startswith("line 701: not JSON")
-    records = [record for record in read(tmp_path / "sent.ndjson") if isinstance(record, Sent)]
+    records = [record for record in read(tmp_path / "sent.ndjson") if isinstance(record, SentRecord)]
     assert [record.id for record in records] == [f"m{i}" for i in range(1200) if i != 700]
     assert [record.seq for record in records] == sorted({record.seq for record in records})
     assert {record.pool for record in records} == {"DEFAULT-POOL"}

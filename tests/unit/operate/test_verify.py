@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet.operate.verify import Verdict, verify
+from fleet.operate.verify import Judgement, verify
 
 
 class Run:
@@ -51,7 +51,7 @@ class Run:
             self.start(message_id, epoch, group, at).end(message_id, epoch, group, status, at)
         return self
 
-    def verdict(self, **options: Any) -> Verdict:
+    def verdict(self, **options: Any) -> Judgement:
         return verify([self._folder / name for name in self.names], **options)
 
 
@@ -60,7 +60,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def found(verdict: Verdict) -> dict[str, int]:
+def found(verdict: Judgement) -> dict[str, int]:
     names = ("lost", "duplicates", "inversions", "overlaps", "overlaps_by_fenced", "unknown", "unfinished", "refused")
     return {name: getattr(verdict, name) for name in names if getattr(verdict, name)}
 

@@ -17,7 +17,7 @@ from fleet.config import canonical, parse_router_config
 from fleet.server import produce
 from fleet.server.answers import HANDLERS
 from fleet.server.publishers import Publishers
-from fleet.sources.base import Never, NotSent, Outgoing, Unsure
+from fleet.sources.base import Never, Outgoing, Unsent, Unsure
 from fleet.sources.open import open_source
 from fleet.state.registry import Registry
 from tests.unit.server.asking import Answer, ask
@@ -26,7 +26,7 @@ MESSAGE = b'{"id":"m","mediationTarget":"http://127.0.0.1:1/"}'
 
 
 LOST = Unsure("it may not have been accepted: gone")
-BEHIND = NotSent("not sent: gone")
+BEHIND = Unsent("not sent: gone")
 
 
 class Halfway(Publishers):

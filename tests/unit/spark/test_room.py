@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.room import PoolDue, Room, room_for
+from spark.room import PoolDue, QueueRoom, room_for
 
 
 def test_one_pool_takes_no_more_than_it_leaves() -> None:
-    assert room_for({"A": PoolDue(1000, 0)}, depth=0, max_depth=200) == Room(100, {"A": 100})
-    assert room_for({"A": PoolDue(900, 100)}, depth=100, max_depth=200) == Room(0, {"A": 0})
+    assert room_for({"A": PoolDue(1000, 0)}, depth=0, max_depth=200) == QueueRoom(100, {"A": 100})
+    assert room_for({"A": PoolDue(900, 100)}, depth=100, max_depth=200) == QueueRoom(0, {"A": 0})
 
 
 def test_one_that_has_little_due_is_not_limited() -> None:
     pools = {"A": PoolDue(900, 100), "B": PoolDue(3, 0)}
-    assert room_for(pools, depth=100, max_depth=200) == Room(3, {"A": 0})
+    assert room_for(pools, depth=100, max_depth=200) == QueueRoom(3, {"A": 0})
 
 
 def test_however_many_pools_are_slow_one_after_the_other_the_next_finds_room() -> None:
@@ -30,9 +30,9 @@ def test_however_many_pools_are_slow_one_after_the_other_the_next_finds_room() -
 
 def test_slow_pools_together_leave_as_much_as_each_of_them_takes() -> None:
     pools = {code: PoolDue(300_000, 0) for code in "ABC"}
-    assert room_for(pools, depth=0, max_depth=400_000) == Room(300_000, dict.fromkeys("ABC", 100_000))
+    assert room_for(pools, depth=0, max_depth=400_000) == QueueRoom(300_000, dict.fromkeys("ABC", 100_000))
     later = {code: PoolDue(200_000, 100_000) for code in "ABC"} | {"NEW": PoolDue(300, 0)}
-    assert room_for(later, depth=300_000, max_depth=400_000) == Room(300, dict.fromkeys("ABC", 0))
+    assert room_for(later, depth=300_000, max_depth=400_000) == QueueRoom(300, dict.fromkeys("ABC", 0))
 
 
 @given(
@@ -61,18 +61,18 @@ def test_a_little_room_is_waited_for_until_it_is_worth_a_plan(out: int, may: int
 
 
 def test_the_last_few_need_no_more_room_than_they_take() -> None:
-    assert room_for({"A": PoolDue(3, 94)}, depth=100, max_depth=200) == Room(3)
+    assert room_for({"A": PoolDue(3, 94)}, depth=100, max_depth=200) == QueueRoom(3)
 
 
 def test_what_was_lost_on_its_way_takes_no_room() -> None:
-    assert room_for({"A": PoolDue(50, 10_000)}, depth=0, max_depth=200) == Room(50)
+    assert room_for({"A": PoolDue(50, 10_000)}, depth=0, max_depth=200) == QueueRoom(50)
 
 
 @pytest.mark.parametrize("max_depth", [1, 2])
 def test_a_queue_too_small_to_be_shared_is_used_all_the_same(max_depth: int) -> None:
     pools = {"A": PoolDue(9, 0), "B": PoolDue(9, 0)}
-    assert room_for(pools, depth=0, max_depth=max_depth) == Room(max_depth)
+    assert room_for(pools, depth=0, max_depth=max_depth) == QueueRoom(max_depth)
 
 
 def test_a_queue_deeper_than_it_should_be_takes_nothing() -> None:
-    assert room_for({"A": PoolDue(50, 0)}, depth=300, max_depth=200) == Room(0, {"A": 0})
+    assert room_for({"A": PoolDue(50, 0)}, depth=300, max_depth=200) == QueueRoom(0, {"A": 0})

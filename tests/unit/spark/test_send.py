@@ -9,7 +9,7 @@ import pytest
 
 from fleet.errors import InvalidMessage, SourceUnavailable
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, decode
-from fleet.sources.base import Never, NotSent, Outgoing, Unsure
+from fleet.sources.base import Never, Outgoing, Unsent, Unsure
 from spark.sources import send
 from spark.sources.send import Destination, Row, Sender, writer
 
@@ -85,7 +85,7 @@ def sender_to(answers: Sequence[str | None], monkeypatch: pytest.MonkeyPatch) ->
 ROWS = [Row(name, 1, "g", "NEXT_ON_ERROR", "P") for name in "ab"]
 
 
-@pytest.mark.parametrize("trouble", [NotSent("away"), Unsure("its answer got lost"), "it is full"])
+@pytest.mark.parametrize("trouble", [Unsent("away"), Unsure("its answer got lost"), "it is full"])
 async def test_what_a_queue_did_not_take_now_ends_no_job(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceUnavailable):
         await sender_to([None, trouble], monkeypatch).send(ROWS)

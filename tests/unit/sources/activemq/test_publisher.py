@@ -8,7 +8,7 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import parse_address
-from fleet.sources.activemq.frames import Command
+from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import Answer
 from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.base import Outgoing, Unsure
@@ -23,7 +23,7 @@ class ScriptedLine:
         self._answers = answers
         self.sent: list[list[str]] = []
 
-    async def ask(self, commands: Sequence[Command]) -> list[Answer]:
+    async def ask(self, commands: Sequence[StompCommand]) -> list[Answer]:
         self.sent.append([command.body.decode() for command in commands])
         return list(self._answers) if len(self.sent) == 1 else [""] * len(commands)
 

@@ -81,10 +81,10 @@ async def test_what_is_not_open_is_unavailable_and_closes() -> None:
 
 
 def test_headers_are_escaped_but_those_of_connect() -> None:
-    assert frames.Command("SEND", {"a:b": "c\nd\\e\r"}, b"x\0y").encoded("7") == (
+    assert frames.StompCommand("SEND", {"a:b": "c\nd\\e\r"}, b"x\0y").encoded("7") == (
         b"SEND\na\\cb:c\\nd\\\\e\\r\nreceipt:7\n\nx\0y\0"
     )
-    assert frames.Command("CONNECT", {"passcode": "a:b"}).encoded() == b"CONNECT\npasscode:a:b\n\n\0"
+    assert frames.StompCommand("CONNECT", {"passcode": "a:b"}).encoded() == b"CONNECT\npasscode:a:b\n\n\0"
 
 
 def test_a_message_is_sent_persistent_with_its_group_twice_and_its_delay() -> None:
