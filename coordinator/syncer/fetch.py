@@ -16,7 +16,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def fetch(source: str, *, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
-    """The bytes of a URL or a file; InvalidConfig says in one line, without its password, why there are none."""
+    """The bytes of a URL or a file. InvalidConfig says in one line, without passwords, why there are none."""
     if "://" in source:
         return _fetch_url(source, timeout_s)
     try:
@@ -30,7 +30,7 @@ def fetch(source: str, *, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
 def _fetch_url(url: str, timeout_s: float) -> bytes:
     shown = shown_uri(url)
     deadline = time.monotonic() + timeout_s
-    # A proxy of the environment is no part of the fleet. Named as none: requests looks for those not named.
+    # Proxies of the environment are ignored. Each is named here as none: requests looks up those that are not named.
     no_proxies = dict.fromkeys(("http", "https", "all"), "")
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
@@ -38,7 +38,7 @@ def _fetch_url(url: str, timeout_s: float) -> bytes:
             if response.status_code != requests.codes.ok:
                 raise InvalidConfig(f"{shown}: answered {response.status_code}")
             data = b""
-            # read1 returns what there is: an endpoint that trickles meets our deadline, not one per byte.
+            # read1 returns what has arrived: an endpoint that trickles meets our deadline, not a new one at each byte.
             while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
                 data += chunk
                 _sized(shown, data)
@@ -49,7 +49,7 @@ def _fetch_url(url: str, timeout_s: float) -> bytes:
     except requests.ConnectionError as error:
         raise InvalidConfig(f"{shown}: cannot be reached") from error
     except (requests.RequestException, OSError, ValueError) as error:
-        # Its words may quote the whole URL, its kind does not.
+        # Its text may quote the whole URL, its type does not.
         raise InvalidConfig(f"{shown}: cannot be fetched ({type(error).__name__})") from error
     return data
 

@@ -1,7 +1,7 @@
-"""Which of several syncers publishes. The others stand by, and say what they would do otherwise.
+"""Which of several syncers publishes. The others stand by, and say how their configuration differs.
 
-The lead is a lease. Each publication carries its epoch: a syncer that was stopped, and has been followed by another
-meanwhile, publishes nothing when it wakes. The pools of an older revision are refused by the pools themselves.
+The lead is a lease, and each publication carries its epoch. So a syncer that was stopped, and that another has
+followed meanwhile, publishes nothing when it wakes. Settings of an older revision are refused by the pools themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("fleet.syncer")
 
 CATEGORY = "CONFIG_DIFFERS"
 _ROUNDS = 10
-"""A lease's time holds this many looks: a dead leader's place is taken so soon after it lapsed."""
+"""In a lease's time. A dead leader's place is taken this soon after its lease lapsed."""
 
 
 class Leading:
@@ -42,7 +42,7 @@ class Leading:
         warn: Callable[[str, str], Awaitable[None]],
         on_lead: Callable[[], None],
     ) -> None:
-        """`on_lead`: the lead was taken from another; what was read before may be older than what that one read."""
+        """`on_lead`: called when we lead after another. What we have read may be older than what that one read."""
         self._name = name
         self._lease = lease
         self._publisher = publisher
@@ -55,11 +55,11 @@ class Leading:
         self._asking = asyncio.Lock()
         self._has_led = False
         self._compared: tuple[RouterConfig, str] | None = None
-        """What is read here, and the revision that it was compared with."""
+        """The last configuration of ours that was compared, and the revision that it was compared with."""
         self._differs_since_ms = 0.0
         self._warned = ""
         self.differs = ""
-        """In what our configuration differs from the one in force, while another leads."""
+        """How our configuration differs from the one in force, while another leads."""
 
     @property
     def leads(self) -> bool:
@@ -67,7 +67,7 @@ class Leading:
 
     @property
     def leader(self) -> str:
-        """The other syncer that leads, as of our last look; '' for none."""
+        """The other syncer that led when we last looked; '' for none."""
         return self._lease.held_by.owner if self._lease.held_by is not None else ""
 
     def look(self) -> None:
@@ -89,27 +89,27 @@ class Leading:
             log.debug("lead not given back: %s", error)
 
     async def publish(self, config: RouterConfig, *, is_fresh: Callable[[], bool] = lambda: True) -> Published:
-        """Put it in place if we lead; else compare it with what is.
+        """Put it in force if we lead; else compare it with what is in force.
 
-        `is_fresh`: whether it was read since we lead. One that was not is put in place only where there is none: who
-        led before us may have read a newer one.
+        `is_fresh`: whether it was read since we lead. One that was not is put in force only if there is none yet:
+        whoever led before us may have read a newer one.
         """
         for _ in range(2):
             if not await self.keep():
                 break
-            # Asked now: the lead may have been taken just above.
+            # Asked only now: we may have taken the lead just above.
             if not is_fresh() and (revision := await self._registry.revision()):
                 return Published(revision, in_force=False)
             try:
                 return Published(await self._publisher.publish(config, epoch=self._lease.epoch))
             except Fenced:
-                # Followed by another; or all of Redis is gone, and nobody leads. Look anew.
+                # Another leads by now, or all of Redis is gone and nobody leads. Look again.
                 self._lease.drop()
         return Published(await self._compare(config), in_force=False)
 
     async def keep(self) -> bool:
-        """Renew the lead, or take it if it is free. Whether we have it."""
-        # One at a time: a second grant would make the first one void.
+        """Renew the lead, or take it if it is free. Returns whether we have it."""
+        # One at a time: a second grant would void the first.
         async with self._asking:
             return await self._keep()
 
@@ -126,7 +126,7 @@ class Leading:
         if before:
             log.info("we lead the syncers, after %s", before)
         self._compared, self.differs, self._warned = None, "", ""
-        # Another may have led since we did, also where we have not seen it.
+        # If we led before, another may have led since without our seeing it.
         if before or self._has_led:
             self._on_lead()
         self._has_led = True
@@ -143,7 +143,7 @@ class Leading:
         return max(pause_ms, 10.0)
 
     async def _compare(self, config: RouterConfig) -> str:
-        """See whether what stands by differs from what is in force. Returns the revision of that, '' for none."""
+        """See how ours differs from the configuration in force. Returns the revision of that; '' for none."""
         revision = await self._registry.revision()
         if revision and self._compared != (config, revision):
             found = await self._registry.config()
@@ -153,7 +153,7 @@ class Leading:
                 try:
                     self.differs = difference(config, parse_router_config(found.body))
                 except InvalidConfig as error:
-                    # Of a newer release, which may know more than we do.
+                    # Its syncer may be of a newer release and know more than we do.
                     self.differs = f"what is in force cannot be read here ({error})"
                 if not differed:
                     self._differs_since_ms = self._clock.boot_ms()
@@ -163,11 +163,11 @@ class Leading:
         return revision
 
     async def _tell(self) -> None:
-        """Warn, once, of a difference that lasts: the configuration that is not in force may be the one people mean."""
+        """Warn once of a difference that lasts: people may mean the configuration that is not in force."""
         if not self.differs:
             self._warned = ""
-        # A leader that died is followed by us within this time, and a file that is being replaced everywhere is the
-        # same everywhere by then.
+        # Within this time we follow a leader that died, and a file that is being replaced on every machine is the same
+        # on all of them.
         elif self.differs != self._warned and self._clock.boot_ms() - self._differs_since_ms > self._ttl_ms:
             self._warned = self.differs
             who = self.leader or "the syncer that leads"

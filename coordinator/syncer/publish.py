@@ -1,6 +1,6 @@
 """Puts a validated configuration into Redis, for coordinators and workers to follow.
 
-Pools have their settings before anybody hears of the revision, so nobody meets a pool without limits.
+Pools get their settings before anybody hears of the revision, so nobody meets a pool without limits.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fleet.words import number
 log = logging.getLogger("fleet.syncer")
 
 _AT_ONCE = 50
-"""Each is a connection; redis-py opens no more than 100, and there are others who need one."""
+"""Pools configured side by side. Each takes a connection; redis-py opens no more than 100, and others need some."""
 _LOOKED_AT = 100
-"""Pools of which a call, and so a second, looks whether they still have their settings."""
-
+"""Pools whose settings each call, and so each second, checks."""
 _NAMED = 5
+"""Pools that one line of the log names."""
 
 
 class RevisionPublisher:
@@ -35,17 +35,17 @@ class RevisionPublisher:
         self._client = client
         self._registry = Registry(client)
         self._complete = ""
-        """The revision whose pools we configured."""
+        """The revision whose pools we have configured."""
         self._next = 0
-        """Of those the first to be looked at again."""
+        """Which of its pools to check next."""
 
     async def publish(self, config: RouterConfig, *, epoch: str = "") -> str:
-        """Returns the revision that is in place now. Asked every second; costs a few calls when nothing changed.
+        """Returns the revision that is in force now. Called every second; costs a few calls when nothing changed.
 
-        `epoch`: of the lead under which it is published; Fenced once another leads. '' where nobody else publishes.
+        `epoch`: of our lead; '' where nobody else publishes. Raises Fenced once another leads.
         """
         revision, _ = await self._registry.publish_config(canonical(config), epoch=epoch)
-        # Not only when it is new: whoever made it new may have died before its pools were configured.
+        # Also if it is not new: whoever published it may have died before its pools were configured.
         if revision != self._complete:
             await self._configure(config.pools, revision)
             await self._drain_others({pool.code for pool in config.pools}, revision)
@@ -59,9 +59,9 @@ class RevisionPublisher:
         return revision
 
     async def _forgotten(self, pools: tuple[PoolConfig, ...], revision: str) -> tuple[PoolConfig, ...]:
-        """Some of the pools in turn: those that do not have what we gave them.
+        """Check some of the pools, in turn. Returns those that do not have what we gave them.
 
-        A failover may lose it with the last writes that Redis had, and a node of a Cluster by itself.
+        A failover may lose it with Redis's last writes, and a node of a Cluster may lose it by itself.
         """
         first = self._next if self._next < len(pools) else 0
         part = pools[first : first + _LOOKED_AT]
@@ -76,7 +76,7 @@ class RevisionPublisher:
             return await self._registry.known_under(revision, codes)
         except StateUnavailable as error:
             log.debug("%s", error)
-        # A node is away: what it has can be neither read nor written, and what others have can.
+        # A node is away. Its pools can be neither read nor written, but those of other nodes can.
         known: set[str] = set()
         for code in codes:
             try:
@@ -93,9 +93,9 @@ class RevisionPublisher:
             await self._registry.add_pools(marks)
 
     async def _drain_others(self, codes: set[str], revision: str, *, again: bool = False) -> None:
-        """What is gone from the configuration delivers what it holds; the leader removes it then.
+        """A pool that is gone from the configuration delivers what it holds. Then the leader removes it.
 
-        `again`: for those that do not, as Redis forgot that, or a syncer that had been stopped configured them late.
+        `again`: only those that do not drain, because Redis forgot, or a syncer woke late and configured them.
         """
         others = sorted(await self._registry.pools() - codes)
         found = await pool_settings(self._client, others)

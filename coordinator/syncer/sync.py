@@ -1,7 +1,7 @@
-"""The config syncer: fetch every source, merge what is good, publish it, and keep doing so.
+"""The config syncer's loop: fetch every source, merge what is good, publish it, and keep doing so.
 
-Knows nothing of Redis: `publish` and `warn` are given. Publishing is repeated although nothing changed, so that
-a wiped Redis has its configuration back within seconds; `publish` makes no revision of what is there already.
+It knows nothing of Redis: `publish` and `warn` are given. It publishes again although nothing has changed, so that a
+wiped Redis has its configuration back within seconds. `publish` makes no new revision of what is there already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from fleet.words import number
 
 log = logging.getLogger("fleet.syncer")
 
-TICK_S = 1.0  # how soon a changed file is seen
+TICK_S = 1.0
+"""How soon a changed file is seen."""
 REPUBLISH_S = 1.0
 
 Severity = Literal["WARN", "CRITICAL"]
@@ -37,14 +38,14 @@ class Published:
     """What became of a configuration that was to be published."""
 
     revision: str
-    """The one in place now, '' for none."""
+    """The one in force now; '' for none."""
     in_force: bool = True
-    """Whether it is the one that was to be published."""
+    """Whether that is the one that was to be published."""
 
 
 class Publish(Protocol):
     async def __call__(self, config: RouterConfig, *, is_fresh: Callable[[], bool]) -> Published:
-        """`is_fresh`: whether all of it was read, or given up, since we may publish."""
+        """`is_fresh`: whether each source was read, or given up, since we lead."""
 
 
 async def _tell_nobody(_request: str, _error: str) -> None:
@@ -53,7 +54,7 @@ async def _tell_nobody(_request: str, _error: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Before a sync has failed for good (the numbers are seed 000's)."""
+    """How often a sync is tried before it has failed for good (the numbers are seed 000's)."""
 
     attempts: int = 12
     pause_s: float = 5.0
@@ -63,7 +64,7 @@ def limit_pools(config: RouterConfig, *, max_pools: int) -> tuple[RouterConfig, 
     """The configuration with no more than `max_pools` pools, and the codes of those left out."""
     if len(config.pools) <= max_pools:
         return config, ()
-    # DEFAULT-POOL has its place first: messages of every unknown pool go there.
+    # DEFAULT-POOL comes first, and is never left out: messages for unknown pools go there.
     ordered = sorted(config.pools, key=lambda pool: pool.code != DEFAULT_POOL)
     kept, dropped = ordered[:max_pools], ordered[max_pools:]
     limited = RouterConfig(queues=config.queues, pools=tuple(kept), remarks=config.remarks)
@@ -84,7 +85,7 @@ class _Source:
         self._seen: tuple[int, ...] | None = None
 
     async def read(self) -> RouterConfig:
-        # Looked at before it is read: a change between the two is seen again, not missed.
+        # Stamped before it is read: a change between the two is then seen again, not missed.
         self._seen = self._stamp()
         data = await asyncio.to_thread(self._fetch, self.address)
         try:
@@ -126,7 +127,10 @@ class Sync:
         on_new: Callable[[RouterConfig], None] = lambda _: None,
         on_reloaded: Answer = _tell_nobody,
     ) -> None:
-        """`on_new` is told what was published for the first time, `on_reloaded` what was wrong at a reload, or ''."""
+        """`on_new` is told each new configuration once it is published.
+
+        `on_reloaded` is told who asked for a reload, and what was wrong; '' for nothing.
+        """
         self._sources = [_Source(item.strip(), fetch) for item in sources.split(",") if item.strip()]
         self._inline = parse_router_config(inline) if inline else None
         if not self._sources and self._inline is None:
@@ -144,16 +148,16 @@ class Sync:
         self._on_new = on_new
         self._on_reloaded = on_reloaded
         self._asked = ""
-        """Who asked for the reload that the next tick does."""
+        """The request that the next tick reloads for; '' for none."""
         self._published: bytes | None = None
         self._republish_ms = 0.0
         self._state_away = False
         self._nudge = asyncio.Event()
         self.revision = ""
-        """The one in place as of the last look, ours or another's."""
+        """The one in force when we last looked, ours or another's."""
 
     async def initial(self) -> None:
-        """The first sync: every source must be good once. Raises what the last attempt met."""
+        """The first sync: every source must be good once. Raises the last attempt's error."""
         for attempt in range(1, self._retry.attempts + 1):
             try:
                 await self._read_all()
@@ -168,13 +172,13 @@ class Sync:
         raise AssertionError("a retry policy has at least one attempt")
 
     async def _read_all(self) -> None:
-        """InvalidConfig names every source that failed: who mends the first must not learn of the next in a minute."""
+        """InvalidConfig names every source that failed: nobody mends one only to hear of the next."""
         failures = [failure for failure in await asyncio.gather(*map(self._read, self._sources)) if failure]
         if failures:
             raise InvalidConfig("; ".join(failures))
 
     async def _read(self, source: _Source) -> str:
-        """Returns what was wrong."""
+        """Returns what was wrong; '' for nothing."""
         try:
             await source.read()
         except InvalidConfig as error:
@@ -183,21 +187,21 @@ class Sync:
         return ""
 
     async def run(self) -> None:
-        """After `initial`, for ever."""
+        """For ever, after `initial`."""
         while True:
             self._nudge.clear()
             await self.tick()
             await happens(self._nudge, within_s=TICK_S)
 
     def reload(self, request: str = "") -> None:
-        """Read everything at the next tick, as `fleet config reload` asks."""
+        """Read everything at the next tick: `fleet config reload` asks for it."""
         self._asked = request
         for source in self._sources:
             source.due_ms = 0.0
         self._nudge.set()
 
     def reread(self) -> None:
-        """We publish from now on, after another: what we have read may be older than what it had."""
+        """From now on we publish, after another. What we have read may be older than what that one had."""
         for source in self._sources:
             source.due_ms, source.is_fresh = 0.0, False
         self._republish_ms = 0.0
@@ -208,7 +212,7 @@ class Sync:
         now_ms = self._clock.boot_ms()
         asked, self._asked = self._asked, ""
         due = [source for source in self._sources if asked or now_ms >= source.due_ms or source.changed()]
-        # Side by side: a URL that takes its whole timeout holds up no changed file.
+        # Side by side, so that a URL that takes its whole timeout holds up no changed file.
         failures = [failure for failure in await asyncio.gather(*map(self._refresh, due)) if failure]
         if due or now_ms >= self._republish_ms:
             try:
@@ -216,7 +220,7 @@ class Sync:
                 self._state_away = False
             except StateError as error:
                 failures.append(str(error))
-                # Said once: it stays away or comes back, and the next tick tries again anyway.
+                # Logged once for each outage: every tick tries again.
                 if not self._state_away:
                     log.warning("cannot publish the configuration: %s", error)
                 self._state_away = True
@@ -224,13 +228,13 @@ class Sync:
             await self._on_reloaded(asked, "; ".join(failures))
 
     async def _refresh(self, source: _Source) -> str:
-        """Returns what was wrong."""
+        """Returns what was wrong; '' for nothing."""
         try:
             await source.read()
         except InvalidConfig as error:
             source.failures += 1
             log.warning("sync failed, the last good configuration stays: %s", error)
-            # A file is wrong until it is written again; a URL may only be away for a moment.
+            # A file stays wrong until it is written again. A URL may only be away for a moment.
             given_up = source.is_file or source.failures >= self._retry.attempts
             if given_up:
                 await self._tell("CONFIG_SYNC_FAILED", "WARN", str(error))
@@ -243,7 +247,7 @@ class Sync:
 
     def _plan(self, source: _Source) -> None:
         source.failures, source.is_fresh = 0, True
-        # Files are watched instead.
+        # Files are watched, so they are never due.
         source.due_ms = float("inf") if source.is_file else self._clock.boot_ms() + self._interval_ms
 
     async def _publish_all(self) -> None:
@@ -256,7 +260,7 @@ class Sync:
         published = await self._publish(config, is_fresh=self._is_fresh)
         self.revision = published.revision
         if not published.in_force:
-            self._published = None  # told when it is
+            self._published = None  # news again once it is in force
             return
         body = canonical(config)
         if body != self._published:
@@ -284,5 +288,5 @@ class Sync:
         try:
             await self._warn(category, severity, text)
         except StateError as error:
-            # The reason for the warning is often the reason that it cannot be stored.
+            # What a warning is about is often why it cannot be stored.
             log.warning("%s %s not stored (%s): %s", severity, category, error, text)

@@ -74,7 +74,7 @@ class Syncer:
             client=client,
             url=settings.redis.url,
             handlers={CHANGED_CHANNEL: self._on_changed},
-            # A reload that we cannot hear of is asked for again, by somebody who sees nothing change.
+            # If we miss that a reload is asked for, whoever asked sees nothing change and asks again.
             on_subscribed=self._leading.look,
         )
 
@@ -101,12 +101,12 @@ class Syncer:
         try:
             await self._sync.initial()
         except FleetError as error:
-            # Final: a fleet that never had a configuration has nothing to go on with.
+            # Final: a fleet that never had a configuration has nothing to fall back on.
             log.error("%s", error)
             self._life.crash = error
             self._life.end()
             return
-        # At once: who started us waits for it.
+        # At once: whoever started us waits for it.
         await self._heartbeat.beat()
         await self._sync.run()
 
@@ -131,7 +131,7 @@ class Syncer:
         if what == "lease":
             self._leading.look()
         request = request_of(what)
-        # Whoever has had no answer yet asks again: what was done is not done twice.
+        # Whoever has had no answer yet asks again. What was done is not done twice.
         if self._leading.leads and request not in ("", self._reloaded["request"]):
             log.info("asked to read the configuration")
             self._sync.reload(request)

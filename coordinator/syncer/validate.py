@@ -1,4 +1,4 @@
-"""Looks at every queue of a new configuration, beside the sync: what is wrong is a warning, and nobody waits for it."""
+"""Looks at every queue of a new configuration, beside the sync: each problem is a warning, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 8
 
 
 class Validator:
-    """Of revisions that come faster than they can be looked at, the last one counts."""
+    """If revisions come faster than they can be looked at, the last one counts."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Validator:
         problem_of: Callable[[QueueConfig], Awaitable[str]] = problem_of,
         remark_on: Callable[[QueueConfig], str] = lambda _: "",
     ) -> None:
-        """`warn` is told the category and the text; `remark_on` says what is odd about a queue that can be read."""
+        """`warn` gets the category and the text; `remark_on` says what is odd about a queue that can be read."""
         self._warn = warn
         self._problem_of = problem_of
         self._remark_on = remark_on

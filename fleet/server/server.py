@@ -116,11 +116,11 @@ class Server:
         await self._stop(answering)
 
     async def _stop(self, answering: asyncio.Task[None]) -> None:
-        # Those who watch events are let go first: their answers have no end that could be waited for.
+        # End the event streams first: uvicorn would wait for them.
         await self._snapshots.close()
         self._uvicorn.should_exit = True
         await asyncio.wait([answering])
-        # Nobody asks any more: what the answers were made of can go.
+        # Nobody asks any more, so what the answers were made of can go.
         await self._aside.close()
         await self._publishers.close()
         self._http.close()
