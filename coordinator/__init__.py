@@ -1,1 +1,1 @@
-"""Queue → Redis, and Redis → queue: polls the sources it owns and acknowledges what was settled."""
+"""Queue → Redis, and Redis → queue: polls the queues that it owns, and acknowledges there what was settled."""

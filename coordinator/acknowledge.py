@@ -1,6 +1,6 @@
 """Applies settled outcomes at the source, in the order that makes a crash between any two steps harmless.
 
-ack: at the source, then untrack. nack: untrack, then at the source, as it may be redelivered at once.
+ack: at the source, then untrack. nack: untrack, then at the source, which may show the message again at once.
 The entry leaves the settled list last.
 """
 
@@ -21,7 +21,8 @@ from fleet.waiting import Backoff, happens
 log = logging.getLogger("fleet.coordinator")
 
 MOST = 500
-_SWEEP_S = 5.0  # a lost signal costs this long
+_SWEEP_S = 5.0
+"""What a lost signal costs."""
 _RETRY_S = (0.1, 5.0)
 
 
@@ -36,7 +37,7 @@ class Acknowledger:
         self._stopping = False
         self._insists = True
         self._shown = 0
-        """Nacks that the source knew the message of."""
+        """How many messages a nack has shown again: the source still knew them."""
         self.wake = asyncio.Event()
 
     def stop(self) -> None:
@@ -59,9 +60,9 @@ class Acknowledger:
             await happens(self.wake, within_s=_SWEEP_S)
 
     async def catch_up(self) -> int:
-        """Apply all that is settled by now; how many were shown again.
+        """Apply all that is settled by now. Returns how many messages were shown again.
 
-        Raises where `run` would insist: it is asked before anything else is done for the queue.
+        This comes before anything else is done for the queue, so it raises where `run` would try again.
         """
         shown_before, self._insists = self._shown, False
         applied = 0
@@ -75,7 +76,7 @@ class Acknowledger:
         return self._shown - shown_before
 
     async def _apply(self, settled: list[Settled]) -> int:
-        """Returns how many are done with; 0 once the lease is gone."""
+        """Returns how many are done; 0 once the lease is gone."""
         acks = [s for s in settled if s.acked and s.handle]
         nacks = [s for s in settled if not s.acked and s.handle]
         over = [(s.broker_id, s.token) for s in nacks]
@@ -84,7 +85,7 @@ class Acknowledger:
             if accepted is None:
                 return 0
             failpoint.hit("acked-at-source")
-            # One whose handle expired stays tracked as acked: its redelivery is acked at once.
+            # A message whose handle had expired stays tracked as acked. Its redelivery is acked at once.
             over += [(s.broker_id, s.token) for s, ok in zip(acks, accepted, strict=True) if ok]
             self._counts["acked"] += sum(accepted)
         gone = await self._queue.untrack(over, hidden_ms=self._hidden_ms(nacks)) if over else {}
@@ -100,7 +101,7 @@ class Acknowledger:
         return len(settled)
 
     def _hidden_ms(self, nacks: list[Settled]) -> dict[str, int]:
-        """Where the source shows nothing to who only looks, people ask us when it shows a message again."""
+        """For a source that cannot be inspected: people ask us how long it hides a message."""
         return {} if self._source.is_looked_into else {s.broker_id: s.delay_ms for s in nacks}
 
     async def _insist(self, call: Callable[[], Awaitable[list[bool]]]) -> list[bool] | None:

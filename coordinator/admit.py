@@ -1,4 +1,4 @@
-"""Takes a batch in: track in the queue's slot, then submit to the pools, then give back what did not fit."""
+"""Admits a batch: track it in the queue's slot, submit it to the pools, give back what did not fit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Admission:
         self._counts = counts
 
     async def admit(self, batch: Sequence[Received]) -> None:
-        """Raises an error that ends this ownership; the next owner, perhaps we again, reconciles."""
+        """An error ends our ownership. The next owner, perhaps we again, reconciles."""
         routed, malformed = route(batch, self._pool_for)
         self._counts["received"] += len(batch)
         if malformed:
@@ -78,7 +78,7 @@ class Admission:
         by_pool: dict[str, Share] = {}
         for r, t in fresh:
             by_pool.setdefault(r.pool, []).append((r, t))
-        # At once: its source shows none of them before what is under way is over.
+        # After 0 s: the source shows none of them before the older ones are done anyway.
         returned: Returned = [(routed[i], tracking[i], 0) for i in sorted(early)]
         returned += await self._submitter.bring(by_pool, batch_id)
         failpoint.hit("submitted")
@@ -86,17 +86,16 @@ class Admission:
             await self._submitter.give_back(returned)
 
     async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
-        """Copies of messages in flight, and messages that were settled as ack before their handle expired."""
+        """Ack copies of messages in flight, and messages that were settled as ack after their handle had expired."""
         seen = list(zip(routed, tracking, strict=True))
         over = [(r, t) for r, t in seen if t.verdict in ("requeued", "acked")]
-        again = [(r.received.broker_id, t.token) for r, t in seen if t.verdict == "redelivered"]
-        self._counts["redelivered"] += len(again)
+        self._counts["redelivered"] += sum(t.verdict == "redelivered" for _, t in seen)
         self._counts["requeued"] += sum(t.verdict == "requeued" for _, t in seen)
         if over:
             self._check_lease()
             done = await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
             await self._expect_no_more(seen)
-            # One whose new handle expired as well stays remembered, or it would be delivered when it comes next.
+            # If its new handle has expired too, it stays tracked: otherwise it would be delivered when it comes again.
             settled = [
                 (r.received.broker_id, t.token)
                 for (r, t), ok in zip(over, done, strict=True)
@@ -106,23 +105,11 @@ class Admission:
                 await self._queue.untrack(settled)
 
     async def _expect_no_more(self, seen: Share) -> None:
-        """A copy may have been away beside the one that is under way, and what is newer of its lane waits for it."""
-        by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
-        fresh: dict[tuple[str, str, str, str, str], str] = {}
-        for r, t in seen:
-            order = r.order(self._source)
-            if not order or t.verdict not in ("new", "requeued"):
-                continue
-            key = f"{self._queue.name}{SEP}{r.received.broker_id}"
-            of = (r.message.id, r.message.mediation_target, r.pool, order[0], r.lane)
-            if t.verdict == "new":
-                fresh[of] = key
-            else:
-                by_pool.setdefault(r.pool, []).append((order[0], r.lane, key, fresh.get(of, "")))
-        await self._submitter.expect_no_more(by_pool)
+        """Newer messages of a lane may be waiting for the copy that we have just acked."""
+        await self._submitter.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
 
     async def _bury(self, malformed: list[Malformed]) -> None:
-        """Keep them before they are acked: a crash between the two keeps them twice, never not at all."""
+        """Keep them, then ack them. A crash in between keeps them twice; the other way round it would lose them."""
         letters = []
         for m in malformed:
             log.warning("message %s of %s can never be delivered: %s",
@@ -142,3 +129,23 @@ class Admission:
     def _check_lease(self) -> None:
         if not self._lease.held:
             raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
+
+
+def copies_by_pool(queue: str, seen: Share, source: Source) -> dict[str, list[tuple[str, str, str, str]]]:
+    """For each pool the copies in a batch as (tier, lane, key, instead), see `Pool.expect_no_more`.
+
+    `instead`: the key of the original, if that came in the same batch and is new; else ''.
+    """
+    by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
+    fresh: dict[tuple[str, str, str, str, str], str] = {}
+    for r, t in seen:
+        order = r.order(source)
+        if not order or t.verdict not in ("new", "requeued"):
+            continue
+        key = f"{queue}{SEP}{r.received.broker_id}"
+        of = (r.message.id, r.message.mediation_target, r.pool, order[0], r.lane)
+        if t.verdict == "new":
+            fresh[of] = key
+        else:
+            by_pool.setdefault(r.pool, []).append((order[0], r.lane, key, fresh.get(of, "")))
+    return by_pool

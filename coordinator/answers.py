@@ -1,4 +1,4 @@
-"""What pools answer, as far as they do: nobody waits for one that is known to be silent."""
+"""What pools answer. Nobody waits for a pool that is known to be silent."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fleet.waiting import cancel
 log = logging.getLogger("fleet.coordinator")
 
 PATIENCE_S = 1.0
-"""So long a pool is waited for that does not answer."""
+"""How long we wait for a pool that does not answer."""
 SHORT_PATIENCE_S = 0.1
-"""While another is silent: the next one is likely to be on the same node, and those that work answer at once."""
+"""The same while another pool is silent: the next is likely to be on the same node, and others answer at once."""
 
 Question = Callable[[], Coroutine[Any, Any, int]]
 Call = asyncio.Task[tuple[int, float]]
-"""Its answer, and when that came."""
+"""The answer, and when it came."""
 
 
 class Answers:
-    """To a question that is put to pools again and again, by whoever feeds them."""
+    """To one question that is put to pools again and again."""
 
     def __init__(self) -> None:
         self._silent: dict[str, Call] = {}
-        """By pool a call that it owed an answer when it was waited for. It is not asked again before that has ended."""
+        """Calls that were not answered in time, by pool. A pool is not asked again before its call has ended."""
         self._under_way: set[Call] = set()
-        """A loop alone does not keep its tasks."""
+        """An event loop does not keep its tasks alive by itself."""
 
     async def to(self, questions: Mapping[str, Question]) -> dict[str, int]:
-        """Of those that answer. What came too late for one look counts for the next, so that a slow pool is heard."""
+        """Only of pools that answer. An answer too late for one look counts for the next, so a slow pool is heard."""
         answers: dict[str, int] = {}
         patience_s = PATIENCE_S
         now_s = asyncio.get_running_loop().time()
@@ -57,7 +57,7 @@ class Answers:
             raise
         for code, call in asking.items():
             if not call.done():
-                # Somebody else may have asked it meanwhile, and be waiting for that.
+                # Somebody else may have asked it meanwhile, and be waiting for that call.
                 self._silent.setdefault(code, call)
             elif not _failed(call):
                 answers[code] = call.result()[0]
@@ -72,7 +72,7 @@ class Answers:
 
 
 def _failed(call: Call) -> bool:
-    """Whether its pool could not be asked. Any other error is raised."""
+    """Whether the pool could not be asked. Any other error is raised."""
     error = call.exception()
     if error is None or isinstance(error, StateUnavailable):
         return error is not None
@@ -84,6 +84,6 @@ async def _timed(question: Question) -> tuple[int, float]:
 
 
 def _heard(call: Call) -> None:
-    """An error that nobody asks for is printed when its task is forgotten."""
+    """Look at the error: asyncio prints one that nobody has looked at."""
     if not call.cancelled() and (error := call.exception()) is not None:
         log.debug("%s", error)

@@ -26,7 +26,7 @@ log = logging.getLogger("fleet.coordinator")
 
 POLL_MOST = 500
 FIRST_POLL_MOST = SHARE
-"""Until some of a queue's messages have shown where they go, no more than the smallest pool takes."""
+"""The first poll, before we know where a queue's messages go, takes no more than the smallest pool can."""
 POLL_WAIT_MS = 1000
 """Short, so that a lost lease or a stop is seen soon. A source that can waits this long for its first message."""
 _RETRY_S = (0.2, 5.0)
@@ -90,7 +90,7 @@ class Consumer:
         self._alive_ms = self._clock.boot_ms()
 
     def is_stuck(self) -> bool:
-        """Whether it has neither polled nor waited for room for a minute: something below us does not come back."""
+        """Whether it has neither polled nor waited for room for a minute: something below us hangs."""
         return self._clock.boot_ms() - self._alive_ms > STUCK_MS
 
     @property
@@ -158,7 +158,7 @@ class Consumer:
             # The queue may be somebody else's by now: show it all again.
             await self._source.nack([(Held(r.broker_id, r.handle), 0) for r in batch])
             return True
-        # Should we end before all of it is tracked, who comes next knows of none of the rest.
+        # If we end before all of it is tracked, the next owner cannot know of the rest.
         self.in_disorder = bool(self._source.crash_wait_ms)
         await self._admission.admit(batch)
         self.in_disorder = False

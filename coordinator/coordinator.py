@@ -105,9 +105,9 @@ class Coordinator:
         await self._stop()
 
     async def _stop(self) -> None:
-        # What looks after the fleet first: it would mend what we are taking apart.
+        # The watch goes first: it would mend what we are taking apart.
         await self._watch.stop()
-        # Gone from the registry first: the others count their share without us when the leases come free.
+        # Leave the registry before the leases come free, so that the others count their share without us.
         await self._heartbeat.withdraw()
         await self._rounds.stop()
         await self._life.cancel()
@@ -136,6 +136,6 @@ class Coordinator:
         self._rounds.look()
 
     def _look(self, _what: str = "") -> None:
-        """A configuration may be new, or a lease free; and so they may be once we can hear again."""
+        """There may be a new configuration, or a free lease. There may also be when we can hear again after a while."""
         self._directory.look()
         self._rounds.look()

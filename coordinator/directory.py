@@ -1,4 +1,4 @@
-"""The configuration in force, as a coordinator follows it while running."""
+"""The configuration in force, as a running coordinator follows it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Directory:
 
     async def refresh(self) -> None:
         try:
-            # The revision alone first: the body of a thousand pools is not read every few seconds.
+            # Only the revision at first: the body of a thousand pools is not worth reading every few seconds.
             revision = await self._registry.revision()
             if not revision or revision == self.revision:
                 return
@@ -52,7 +52,7 @@ class Directory:
         try:
             self.config = parse_router_config(found.body)
         except InvalidConfig as error:
-            # A syncer of a newer release may know more than we do: what we have stays in force.
+            # The syncer may be of a newer release and know more than we do. What we have stays in force.
             log.error("revision %s of the configuration is not for us: %s", found.revision, error)
             return
         self.revision = found.revision

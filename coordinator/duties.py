@@ -28,7 +28,7 @@ _DRAIN_LOOK_S = 0.5
 
 
 def found_in_disorder(source: Source, lease: Lease) -> bool:
-    """Whether more may be out at the source than is tracked, before we have looked: the last owner did not end well."""
+    """Whether more may be out at the source than is tracked, before anybody has looked: the last owner crashed."""
     return bool(source.crash_wait_ms) and not lease.was_given_back
 
 
@@ -104,7 +104,7 @@ class Duties:
         """Until stopped, or until an error says that the queue is not ours any more."""
         dropped = await self._take_over()
         if self.in_disorder and not self._config.draining:
-            # Should we end before this is known, who comes next has to find it out.
+            # If we end before we know, the next owner has to find out.
             self._consumer.in_disorder = await self._is_more_out_than_known(dropped)
         self._consumer.note_alive()
         work = self._drain() if self._config.draining else self._consumer.run()
@@ -117,14 +117,14 @@ class Duties:
             try:
                 await asyncio.wait(steps)
             except asyncio.CancelledError:
-                # Abandoned: one of them hangs below us. What comes back later finds that it is not wanted any more.
+                # Abandoned: something below one of them hangs. If it ever comes back, it finds itself cancelled.
                 for step in steps:
                     step.cancel()
                 raise
-        # All of them are looked at: an error that nobody asks for is printed when its task is forgotten.
+        # Look at every error: asyncio prints one that nobody has looked at.
         errors = [error for step in steps if not step.cancelled() and (error := step.exception()) is not None]
         if any(isinstance(error, Disordered) for error in errors):
-            # It is out until it lapses, or for as long as somebody is connected where the source goes by that.
+            # It stays out until it lapses or, with some sources, until its connection is gone.
             self._consumer.in_disorder = bool(self._source.crash_wait_ms)
         if errors:
             raise errors[0]
@@ -138,7 +138,7 @@ class Duties:
     async def hand_back(self) -> int:
         """Nobody will own the queue after us: show again what waits in the pools."""
         if isinstance(self._source, Asking):
-            # Else a part of it would come to us at once, and go back after what is newer.
+            # Otherwise some of it would come to us at once, and go back behind newer messages.
             await self._source.ask_no_more()
         parts = self._parts
         return await hand_back(client=parts.client, queue=self._queue, source=self._source, alarms=parts.alarms)
@@ -174,7 +174,7 @@ class Duties:
         self._spread.taken(code, taken)
 
     async def _take_over(self) -> int:
-        """Returns how many messages were dropped, and come again."""
+        """Returns how many messages were dropped and come again at once."""
         redis_ms = await self._parts.registry.clock_ms()
         found: list[tuple[int, str]] = []
 
@@ -189,9 +189,9 @@ class Duties:
         return dropped
 
     async def _is_more_out_than_known(self, dropped: int) -> bool:
-        """Somebody may have been given messages who did not live to track them."""
+        """The last owner may have been given messages that it did not live to track."""
         try:
-            # What was acked at the source may be tracked still, and what a nack shows again is not tracked any more.
+            # What was acked at the source may still be tracked, and what a nack shows again is no longer tracked.
             shown = await self._acknowledger.catch_up()
             depth = await self._source.depth()
         except SourceUnavailable as error:
@@ -200,7 +200,7 @@ class Duties:
         return depth.invisible - depth.delayed > await self._queue.out_count() + shown + dropped
 
     async def _drain(self) -> None:
-        """The queue is configured no more: acknowledge what was taken from it, then end."""
+        """The queue is no longer configured: acknowledge what was taken from it, then end."""
         while self._ours() and await self._queue.tracked_count() + await self._queue.settled_count():
             await self._rest(_DRAIN_LOOK_S)
         if self._ours():

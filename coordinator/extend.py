@@ -1,8 +1,8 @@
-"""What takes long stays invisible: the owner extends what it still has at less than half of its visibility.
+"""What takes long stays invisible: the owner extends each message before half of its visibility is over.
 
-Whom to extend is known from memory. All that is tracked passes through its owner's hands, so an index in Redis would
-cost each message its bytes and its calls for what the owner can note in a hundred nanoseconds. What it does not know
-of, because Redis lost the last writes of a failover, is redelivered, recognised by `track.lua` and known again.
+It knows from memory which are due. All that is tracked passes through its owner's hands, so it can note in a hundred
+nanoseconds what an index in Redis would cost every message in bytes and calls. What it does not know of, because a
+failover of Redis lost the last writes, is redelivered, recognised by `track.lua` and known again.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from fleet.state.queue import Queue, Tracked, Tracking
 log = logging.getLogger("fleet.coordinator")
 
 DUE_AT, LOOK_EVERY = 3 / 8, 1 / 8
-"""Of the visibility: from when on one is extended, and how often we look. So at half of it, at the latest."""
+"""Parts of the visibility: when a message is due, and how often we look. It is extended before half is over."""
 _PAGE = 500
 _OLD_MS = 24 * 3600 * 1000.0
-"""Longer than anything stays invisible."""
+"""Longer than any message stays invisible."""
 
 
 class Alive:
-    """Messages that are tracked, in the order in which their visibility was last known to begin."""
+    """The tracked messages, in the order in which their visibility last began as far as we know."""
 
     def __init__(self) -> None:
         self._since_ms: dict[str, float] = {}
-        """A dict keeps the order of insertion, and so the order of time."""
+        """A dict keeps the order of insertion, which is the order of time."""
 
     def __len__(self) -> int:
         return len(self._since_ms)
 
     def seen(self, broker_ids: Sequence[str], now_ms: float) -> None:
-        """Taken from the source, or extended there: now."""
+        """They were taken from the source or extended there, just now."""
         since_ms = self._since_ms
         if not since_ms.keys().isdisjoint(broker_ids):
-            self.gone(broker_ids)  # or they would keep their old places
+            self.gone(broker_ids)  # else they would keep their old places
         since_ms.update(dict.fromkeys(broker_ids, now_ms))
 
     def gone(self, broker_ids: Iterable[str]) -> None:
@@ -50,12 +50,12 @@ class Alive:
             forget(broker_id, None)
 
     def due(self, before_ms: float) -> list[str]:
-        """The oldest, and no look at those that are younger."""
+        """The oldest. The younger ones are not looked at."""
         return [broker_id for broker_id, _ in takewhile(lambda one: one[1] <= before_ms, self._since_ms.items())]
 
 
 class OwnedQueue(Queue):
-    """A queue seen by its owner, who notes what is tracked and what is forgotten."""
+    """A queue as its owner sees it: it notes what is tracked and what is untracked."""
 
     def __init__(self, client: Client, name: str, *, epoch: str, clock: Clock) -> None:
         super().__init__(client, name, epoch=epoch)
@@ -71,7 +71,7 @@ class OwnedQueue(Queue):
     ) -> list[Tracking]:
         now_ms = self._clock.boot_ms()
         tracking = await super().track(messages, targets=targets, orders=orders)
-        # A copy of another message is tracked under the other's id alone.
+        # A copy is not tracked: only its original is.
         ours = [m[0] for m, t in zip(messages, tracking, strict=True) if t.verdict != "requeued"]
         self.alive.seen(ours, now_ms)
         return tracking
@@ -88,9 +88,12 @@ class OwnedQueue(Queue):
         return gone
 
     def inherit(self, found: Sequence[tuple[int, str]], redis_ms: int) -> None:
-        """What an earlier owner tracked, and when by Redis's clock; when it was last extended only that one knew."""
+        """Take over what an earlier owner tracked, each with the time by Redis's clock.
+
+        Only that owner knew when it was last extended.
+        """
         now_ms = self._clock.boot_ms()
-        # What is of a time to come says nothing of its age: that clock was set right since. It is due.
+        # A time in the future says nothing of an age: that clock was set right since. The message is due.
         ages_ms = ((redis_ms - at_ms if at_ms <= redis_ms else _OLD_MS, broker_id) for at_ms, broker_id in found)
         for age_ms, broker_id in sorted(ages_ms, reverse=True):
             self.alive.seen([broker_id], now_ms - age_ms)
@@ -120,7 +123,7 @@ class Extender:
     async def run(self) -> None:
         visibility_ms = self._source.visibility_ms
         while self._ours():
-            # Before the first rest: what an earlier owner left has half of its visibility at most, less a takeover.
+            # Look before the first rest: messages of an earlier owner may soon become visible.
             due = self._queue.alive.due(self._clock.boot_ms() - visibility_ms * DUE_AT)
             for first in range(0, len(due), _PAGE):
                 if not self._ours():
@@ -140,13 +143,13 @@ class Extender:
                 held = [Held(record.broker_id, record.handle) for record in under_way]
                 await self._source.extend(held, self._source.visibility_ms)
         except SourceUnavailable as error:
-            # Still due: tried again at the next look.
+            # They are still due, and tried again at the next look.
             log.warning("%s: %d messages may be redelivered while they are under way", error, len(under_way))
             return
         self._queue.alive.seen([record.broker_id for record in under_way], now_ms)
 
     async def _ack_again(self, settled: list[Tracked]) -> None:
-        """Of a handle that had expired the source may say meanwhile that its message is gone; then it can go here."""
+        """Their handles had expired. If the source says by now that a message is gone, it can go here too."""
         if not settled:
             return
         gone = await self._source.ack([Held(t.broker_id, t.handle) for t in settled])

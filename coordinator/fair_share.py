@@ -1,4 +1,4 @@
-"""How many queues a coordinator may own, and which it gives up when it has too many. Pure."""
+"""How many queues a coordinator may own, and which it gives up if it has too many. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable
 
 COORDINATOR = "coordinator-"
-"""The names of those that share the queues begin with this; one that is switched off is named otherwise."""
+"""Names of coordinators that share the queues begin with this. One that is switched off has another name."""
 
 
 def coordinators_of(alive: Iterable[str]) -> set[str]:
@@ -14,14 +14,14 @@ def coordinators_of(alive: Iterable[str]) -> set[str]:
 
 
 def fair_share(queues: int, alive: Iterable[str]) -> int:
-    """Rounded up: nobody may be left over."""
+    """Rounded up, so that no queue is left over. We are among the living ourselves."""
     return math.ceil(queues / len(coordinators_of(alive)))
 
 
 class Surplus:
-    """Queues beyond our share. They go once we have had too many for a while.
+    """The queues beyond our share. They go once we have had too many for a while.
 
-    A coordinator that restarts is missed for a moment: not every change of numbers is worth a move.
+    When a coordinator restarts, the others miss it for a moment. That is not worth moving queues.
     """
 
     def __init__(self, patience_ms: float) -> None:

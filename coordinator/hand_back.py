@@ -1,12 +1,13 @@
-"""The end of the last coordinator: what waits in the pools goes back to its source, in order.
+"""The last coordinator ends: what waits in the pools goes back to its source, in order.
 
-With another coordinator left nothing goes back: the pools keep what they hold, and its new owner goes on.
+If another coordinator is left, nothing goes back. The pools keep what they hold, and the new owner goes on with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
 
 from coordinator.takeover import expect, forget
 from fleet.alarms import Alarms
@@ -14,13 +15,13 @@ from fleet.errors import FleetError, SourceError, StateUnavailable
 from fleet.sources.base import Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
-from fleet.state.queue import Queue
+from fleet.state.queue import Queue, Tracked
 
 log = logging.getLogger("fleet.coordinator")
 
 MOST = 500
 WITHIN_S = 20.0
-"""Of the half minute that a supervisor gives us. What is left then comes back when its visibility ends."""
+"""A supervisor gives us half a minute. What is left after this comes back when its visibility ends."""
 
 
 async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Alarms) -> int:
@@ -33,7 +34,7 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
                 try:
                     handed += await _from_pool(client, code, queue, source)
                 except (SourceError, StateUnavailable) as error:
-                    # The others may have better luck; in this one what is later may not come before what failed.
+                    # Go on with the other pools. In this one nothing may overtake what failed.
                     errors.append(f"pool {code}: {error}")
     except (FleetError, TimeoutError) as error:
         errors.append(str(error) or f"not done within {WITHIN_S:g} s")
@@ -46,7 +47,7 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
 
 
 async def _pools_of(queue: Queue) -> set[str]:
-    """Those that something is tracked for: no other holds any of it."""
+    """Those that something is tracked for. No other pool holds any of the queue's messages."""
     codes: set[str] = set()
     async for page in queue.all_tracked():
         codes |= {tracked.pool for tracked in page}
@@ -57,7 +58,11 @@ async def _from_pool(client: Client, code: str, queue: Queue, source: Source) ->
     handed = 0
     async for recalled in Pool(client, code).recall(queue.name, MOST):
         tokens = dict(recalled)
-        tracked = await queue.tracked(list(tokens))
-        ours = [one for one in tracked if one is not None and one.token == tokens[one.broker_id]]
+        ours = tracked_under(tokens, await queue.tracked(list(tokens)))
         handed += await forget(queue, source, await expect(client, queue, ours))
     return handed
+
+
+def tracked_under(tokens: Mapping[str, str], tracked: Iterable[Tracked | None]) -> list[Tracked]:
+    """Those still tracked under the token that they had in the pool. The others are gone, or were taken anew."""
+    return [one for one in tracked if one is not None and one.token == tokens[one.broker_id]]

@@ -30,7 +30,7 @@ class Leadership:
         return self._lease.epoch if self._lease.held else ""
 
     async def keep(self) -> float:
-        """Renew the lease, or take it if it is free. Returns after how many ms another's may lapse; inf if unknown."""
+        """Renew the lease, or take it if it is free. Returns in how many ms another's lapses, or inf."""
         lease = self._lease
         led = bool(lease.epoch)
         if not lease.held or (lease.ageing and not await lease.renew()):
@@ -42,7 +42,7 @@ class Leadership:
         return math.inf
 
     def drop(self) -> None:
-        """Redis failed us: we lead no more, until we are granted the lease again."""
+        """Redis has failed: do not lead again before we are granted the lease anew."""
         self.lost["leader_leases_lost"] += bool(self._lease.epoch)
         self._lease.drop()
 

@@ -17,7 +17,8 @@ from fleet.state.connect import connected
 log = logging.getLogger("fleet.coordinator")
 
 SWITCH_S = 0.0005
-"""How long a source's thread may keep the interpreter from the event loop. Python's own 5 ms is a batch's latency."""
+"""How long a source's thread may keep the interpreter from the event loop. Python's default of 5 ms is felt: a batch
+takes about as long."""
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> int:
@@ -25,7 +26,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> int:
     failpoint.arm_if(settings.failpoint)
     tame_collector()
     sys.setswitchinterval(SWITCH_S)
-    # By their names coordinators count how many share the queues, and one that is switched off takes none.
+    # Coordinators count by name how many share the queues, and one that is switched off takes none.
     identity = Identity.new("coordinator", prefix="" if settings.config.enabled else "off-")
     life = Life()
     async with connected(settings.redis.url) as client:

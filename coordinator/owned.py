@@ -42,7 +42,7 @@ class Owned:
         self._renewal: asyncio.Task[None] | None = None
 
     async def open(self) -> bool:
-        """Open its source. False for a queue that is configured no more and has nothing left to acknowledge."""
+        """Open its source. False if it is no longer configured and nothing is left to acknowledge."""
         config, name = self.config, self.config.name
         self._source = self._open_source(
             name, config.uri, config.visibility_timeout_s * 1000, connections=config.connections
@@ -55,7 +55,7 @@ class Owned:
         return True
 
     async def work(self, counts: Counter[str]) -> Duties:
-        """Until we are stopped, or an error says that the queue is not ours any more. Its source is open."""
+        """Do what an owner does, until stopped or until an error says that the queue is not ours any more."""
         assert self._source is not None
         self.duties = Duties(
             parts=self._parts, config=self.config, source=self._source, lease=self.lease, counts=counts
@@ -70,7 +70,7 @@ class Owned:
             if source is not None:
                 await self._in_time(source.close(), f"queue {name} did not close")
             if source is not None and self._leaves_disorder(source):
-                # Given back, it would be polled at once. Whoever waits for it to lapse waits for what is out as well.
+                # Given back, the queue is polled at once. If the lease lapses, the next owner waits for what is out.
                 log.info("queue %s: left to lapse, as not all that it gave is known of", name)
                 self.lease.drop()
             else:
@@ -80,7 +80,7 @@ class Owned:
             self.lease.drop()
 
     def _leaves_disorder(self, source: Source) -> bool:
-        """An owner that never came to look leaves the queue as it was found."""
+        """If we never came to look, we leave the queue as we found it."""
         return self.duties.in_disorder if self.duties is not None else found_in_disorder(source, self.lease)
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class Owned:
             self.duties.stop()
 
     def abandon(self) -> None:
-        """It did not stop by itself."""
+        """Cancel it: it did not stop by itself."""
         if self.task is not None and not self.closing:
             self.task.cancel()
 

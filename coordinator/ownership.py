@@ -1,6 +1,6 @@
-"""Which queues this coordinator owns: it takes its fair share of those that are free, and gives up what is beyond it.
+"""Which queues this coordinator owns: it takes free ones up to its fair share, and gives up any beyond that.
 
-Each queue is a lease. What is done for a queue while we have it is in `duties.py`.
+To own a queue is to hold its lease. What an owner does for its queue is in `duties.py`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Ownership:
         self._surplus = Surplus(patience_ms=ttl_ms / 2)
         self._setbacks = Setbacks(parts.clock)
         self._restarts: set[str] = set()
-        """Queues whose consumer we ended for its own good, until somebody reads them again."""
+        """Queues whose consumer we ended because it was stuck, until somebody reads them again."""
         self.on_let_go: Callable[[], None] = lambda: None
-        """Called when we have let a queue go: it may be free."""
+        """Called when we have let a queue go. It may be free."""
         self.owned: dict[str, Owned] = {}
         self.counts: dict[str, Counter[str]] = {}
         self.lost: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Ownership:
             owned.duties.on_settled()
 
     def consumers(self) -> dict[str, Any]:
-        """Of the queues we own: when each was last polled (ms ago), and which consumers do not come back."""
+        """Of the queues we own: how many ms ago each was polled last, and which consumers are stuck."""
         running = {name: one.duties for name, one in self.owned.items() if one.duties is not None}
         polls = {name: duties.ms_since_poll for name, duties in running.items()}
         return {
@@ -81,7 +81,7 @@ class Ownership:
         }
 
     async def stop(self) -> None:
-        """End all that we own, and wait for that."""
+        """Stop all that we own, and wait for it to end."""
         self._stopping = True
         owned = list(self.owned.values())
         for one in owned:
@@ -101,12 +101,12 @@ class Ownership:
     # What each round does -------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """Renew what is due, each by itself: a part of Redis that keeps one waiting may cost us no other."""
+        """Renew the leases that are due. Each renewal runs by itself: one that waits costs us no other queue."""
         for one in self.owned.values():
             one.keep(self._on_crash)
 
     def restart_stuck(self) -> None:
-        """End each consumer that does not come back; `share_out` begins another."""
+        """Stop each consumer that is stuck. `share_out` begins another."""
         for one in list(self.owned.values()):
             if one.duties is not None and one.duties.is_stuck() and not one.restarting:
                 one.restarting = True
@@ -117,19 +117,19 @@ class Ownership:
                 asyncio.get_running_loop().call_later(self._patience_s, one.abandon)
 
     async def share_out(self, alive: set[str]) -> float:
-        """Take what is free, give up what is too much. Returns after how many ms another's lease may lapse, or inf.
+        """Take free queues, give up a surplus. Returns in how many ms the next lease of another lapses, or inf.
 
-        `alive`: every process of the fleet, we among them.
+        `alive`: every process of the fleet, including us.
         """
         if not self._enabled or not self._parts.directory.revision:
-            return math.inf  # a queue that is not configured is drained: not before we know what is
+            return math.inf  # without a configuration we would drain every queue
         queues = self._parts.directory.queues()
         for name, body in (await self._parts.registry.queues()).items():
             if name not in queues:
                 queues[name] = replace(_decode(body), draining=True)
         for name, one in list(self.owned.items()):
             if queues.get(name) != one.config:
-                one.stop()  # gone from the configuration, or changed there: begun anew below
+                one.stop()  # gone from the configuration, or changed there: begun anew once it has ended
         share = fair_share(len(queues), alive)
         for name in self._surplus.to_give_up(self.owned, share, self._parts.clock.boot_ms()):
             log.info("giving queue %s to another coordinator", name)
@@ -152,7 +152,7 @@ class Ownership:
                     break
                 self._begin(config, lease)
             elif lease.held_by is not None:
-                self._restarts.discard(name)  # somebody else sees to it
+                self._restarts.discard(name)  # somebody else reads it
                 lapses_ms = min(lapses_ms, lease.held_by.remaining_ms)
         return lapses_ms
 
@@ -160,7 +160,7 @@ class Ownership:
         try:
             return await lease.acquire()
         except StateUnavailable as error:
-            # Perhaps its node of a Cluster is away, and those of other queues are not.
+            # Its node of a Cluster may be away. Those of other queues may not.
             log.debug("%s", error)
             return False
 
@@ -199,11 +199,11 @@ class Ownership:
         except Fenced as error:
             log.warning("queue %s: %s", name, error)
             if one.lease.held:
-                # It is ours, and a pool remembers a newer owner: from before Redis forgot, and its clock stepped back.
+                # It is ours, yet a pool remembers a newer owner, from before Redis forgot and its clock stepped back.
                 one.lease.above = max(one.lease.above, error.epoch, key=int)
                 self._setbacks.fenced(name)
         except FleetError as error:
-            # Whatever was half done is found by the next take-over, ours or another's.
+            # The next take-over, ours or another's, finds whatever was half done.
             if self._setbacks.failed(name, str(error)):
                 log.error("queue %s: %s", name, error)
             self._warn_of(one, error)

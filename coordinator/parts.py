@@ -1,4 +1,4 @@
-"""What a coordinator has one of, and shares among the queues that it owns."""
+"""What a coordinator has one of, for all the queues that it owns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleet.state.registry import Registry
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     name: str
-    """The coordinator's, in the fleet."""
+    """The coordinator's own, in the fleet."""
     client: Client
     registry: Registry
     directory: Directory

@@ -1,7 +1,7 @@
-"""Finds what is tracked and stands nowhere: it would swallow its own redeliveries.
+"""Finds phantoms: messages that are tracked and stand nowhere. A phantom would swallow its own redeliveries.
 
-A patrol rather than an index: a page a second, however much is tracked, and a round of all a minute at most. So it
-also finds what nobody here remembers, such as an entry that a failover of Redis brought back.
+A patrol rather than an index: it looks at one page a second, however much is tracked, and goes round once a minute at
+most. So it also finds what nobody here remembers, such as an entry that a failover of Redis brought back.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fleet.words import number
 log = logging.getLogger("fleet.coordinator")
 
 EVERY_S = 60.0
-"""A round, where it is not longer; and how old an entry has to be: a younger one may be on its way to its pool."""
+"""A round takes at least this long. An entry younger than this is left alone: it may be on its way to its pool."""
 PAGE_EVERY_S = 1.0
 PENDING_DELETE_MS = 14 * 24 * 3600 * 1000
-"""How long a message that was acked under an expired handle is remembered: no source keeps one for longer."""
+"""How long we remember a message that was acked under an expired handle. No source keeps a message for longer."""
 
 
 class Patrol:
@@ -41,7 +41,7 @@ class Patrol:
         rest: Callable[[float], Awaitable[None]],
         is_late: Callable[[str], bool],
     ) -> None:
-        """`rest`: wait for so many seconds, or until we are stopped. `is_late`: of a pool that what is for it waits."""
+        """`rest`: wait for so many seconds, or until we are stopped. `is_late`: what is for this pool waits here."""
         self._client = client
         self._registry = Registry(client)
         self._queue = queue
@@ -66,20 +66,14 @@ class Patrol:
 
     async def _look_at(self, page: list[Tracked]) -> None:
         before_ms = await self._registry.clock_ms() - EVERY_S * 1000
-        old = [tracked for tracked in page if tracked.tracked_ms < before_ms]
-        by_pool: dict[str, list[Tracked]] = {}
-        for tracked in old:
-            by_pool.setdefault(tracked.pool, []).append(tracked)
         found = 0
-        for code, share in by_pool.items():
+        for code, share in older_than(before_ms, page).items():
             if self._is_late(code):
-                continue  # it would be given back, and what is newer go before it
+                continue  # what waits here would be given back, and newer messages would overtake it
             lost = await self._lost_of(code, share)
             if not self._is_late(code):
                 found += await drop(self._client, self._queue, self._source, lost)
-        kept_from_ms = before_ms - PENDING_DELETE_MS
-        forgotten = [(t.broker_id, t.token) for t in old if t.state == "a" and t.tracked_ms < kept_from_ms]
-        if forgotten:
+        if forgotten := past_redelivery(before_ms, page):
             await self._queue.untrack(forgotten)
         if found:
             text = f"{number(found, 'message')} of {self._queue.name} tracked and in no pool"
@@ -91,3 +85,17 @@ class Patrol:
         except StateUnavailable as error:
             log.warning("pool %s does not answer: %s", code, error)
             return []
+
+
+def older_than(before_ms: float, page: list[Tracked]) -> dict[str, list[Tracked]]:
+    """Those that were tracked before, by pool."""
+    by_pool: dict[str, list[Tracked]] = {}
+    for tracked in page:
+        if tracked.tracked_ms < before_ms:
+            by_pool.setdefault(tracked.pool, []).append(tracked)
+    return by_pool
+
+
+def past_redelivery(before_ms: float, page: list[Tracked]) -> list[tuple[str, str]]:
+    """(broker id, token) of what was acked so long ago that its source cannot show it again."""
+    return [(t.broker_id, t.token) for t in page if t.state == "a" and t.tracked_ms < before_ms - PENDING_DELETE_MS]

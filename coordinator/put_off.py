@@ -1,9 +1,9 @@
-"""For how long what a full pool refuses is put off: a second to half a minute.
+"""How long messages that a full pool refuses are put off: a second to half a minute.
 
-What is put off stands at the head of its groups: away for too long, it leaves a pool that is through with what it has
-without any work. Of a pool that is slow it has to be out of the way of what is for others. So one that is known to be
-slow begins with half a minute, any other with a second; where the pool was idle meanwhile it is half as long the next
-time, and where it always had work twice as long.
+They are at the head of their groups. If they stay away for too long, the pool finishes what it has and runs out of
+work. If the pool is slow, they have to be out of the way of messages for other pools. So a pool that is known to be
+slow begins with half a minute, any other with a second. The next time is half as long if the pool was idle meanwhile,
+and twice as long if it always had work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fleet.clock import Clock
 from fleet.outcome import MIN_RETRY_S, QUEUE_FULL_RETRY_S
 
 _CALM_MS = 10_000.0
-"""Without a refusal, beyond the time for which the last was put off."""
+"""A pool begins anew if it refuses nothing for this long, counted from when the last refused messages are back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PoolLimits:
 
 
 class PutOff:
-    """Of each pool, as of its refusals. All that one call refuses is put off alike, so that it keeps its order."""
+    """Kept for each pool. All that one call refuses is put off equally long, so that it keeps its order."""
 
     def __init__(self, limits_of: Callable[[str], PoolLimits], is_slow: Callable[[str], bool], clock: Clock) -> None:
         self._limits_of = limits_of
@@ -36,10 +36,10 @@ class PutOff:
         self._seconds: dict[str, int] = {}
         self._since_ms: dict[str, float] = {}
         self._was_idle: set[str] = set()
-        """Pools that had less to do than they could work on while what they refused was away."""
+        """Pools that had less to do than they could work on, while what they had refused was away."""
 
     def seen(self, code: str, free: int) -> None:
-        """How much room it had."""
+        """A pool was seen to have this much room."""
         limits = self._limits_of(code)
         if code in self._seconds and free > limits.capacity - limits.concurrency:
             self._was_idle.add(code)
@@ -53,7 +53,7 @@ class PutOff:
     def refused(self, code: str) -> None:
         now_ms, seconds = self._clock.boot_ms(), self.seconds(code)
         if not self._is_calm(code) and code not in self._was_idle:
-            # Once while it is put off, however many calls are refused: each may be of another queue.
+            # While messages are put off, refusals count once: each call may be for another queue.
             if now_ms < self._since_ms[code] + seconds * 1000:
                 return
             seconds = min(2 * seconds, QUEUE_FULL_RETRY_S)
@@ -61,7 +61,7 @@ class PutOff:
         self._seconds[code], self._since_ms[code] = seconds, now_ms
 
     def _is_calm(self, code: str) -> bool:
-        """Whether what it refused last is back for long, and was taken."""
+        """Whether what the pool refused last came back a while ago, and was taken."""
         if code not in self._seconds:
             return True
         return self._clock.boot_ms() > self._since_ms[code] + 2 * self._seconds[code] * 1000 + _CALM_MS

@@ -13,10 +13,10 @@ from coordinator.put_off import PoolLimits
 from fleet.state.pool import SHARE
 
 PATIENCE_MS = 1000.0
-"""A pool that has been short of room for less than this is waited for: it is only busy, and a refusal would put its
-messages off for half a minute. One that has been short for longer is slow, and the others go on without it."""
+"""A pool that has been short of room for less than this is only busy, and is waited for: a refusal would put its
+messages off for up to half a minute. One that has been short for longer is slow, and the others go on without it."""
 REGAIN = 0.03
-"""How fast used patience comes back, per ms. So the other pools spend a thirtieth of their time on it at most."""
+"""How fast patience comes back, per ms. So a pool costs the others a thirtieth of their time at most."""
 SWEEP_S = 1.0
 """The longest wait. A lost signal costs this much."""
 _GLANCE_S = 0.1
@@ -70,16 +70,15 @@ def decide(
         return Take(min(wanted, SHARE))
     if not starving:
         return Wait(_GLANCE_S if by_groups and roomy else SWEEP_S, patient, starving)
-    # No longer than the patience lasts that the others pay for.
+    # The others pay for this wait, so it ends when the patience does.
     left_s = min((PATIENCE_MS - rooms[code].spent_ms) / 1000 for code in patient) if patient else SWEEP_S
     return Wait(max(_LEAST_S, min(SWEEP_S, left_s)), patient, starving)
 
 
 def starves(limits: PoolLimits, to_do: int, *, by_groups: bool) -> bool:
-    """Whether a pool with this much to do could work on more than that.
+    """Whether a pool has less to do than it could work on at once.
 
-    Counted in groups, it needs twice as many as it works on at once: a wait may outlast a group, and there must be
-    others behind those at work.
+    Counted in groups it needs twice as much: a group may be done before the wait is, so others must stand behind it.
     """
     return to_do < (2 if by_groups else 1) * limits.concurrency
 
@@ -95,7 +94,7 @@ class Need:
 
 
 def need_of(share: float, wanted: int, capacity: int, *, known: int) -> Need | None:
-    """None where the room it is known to have is enough. Asking it would tell us nothing."""
+    """None if it is known to have enough room: then it is not asked."""
     needed = math.ceil(wanted * share)
     if known >= needed:
         return None
@@ -106,7 +105,7 @@ def need_of(share: float, wanted: int, capacity: int, *, known: int) -> Need | N
 
 
 class Patience:
-    """How long each pool was waited for while another starved. A pool that is always a little short is slow, too."""
+    """How long each pool has kept starving ones waiting: one that is always a little short is slow, too."""
 
     def __init__(self) -> None:
         self._spent: dict[str, tuple[float, float]] = {}

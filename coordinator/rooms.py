@@ -1,6 +1,6 @@
-"""How much room the pools have, and the waiting for it: no more is taken from a source than they can take.
+"""Waits until the pools have room, so that no more is taken from a source than they can take.
 
-The decision itself is in `room.py`.
+How much to ask for is decided in `room.py`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fleet.state.pool import Pool
 from fleet.waiting import happens
 
 SOME_SHARE = 0.02
-"""A pool that gets less of a queue than this is never asked whether it starves."""
+"""A pool that gets less of a queue than this does not count as starving."""
 PROBE_EVERY_MS = 2000.0
 _ASKED_AT_ONCE = 10
 
 
 class Rooms:
-    """The room of every pool this process feeds: the last answer, asked again when it runs short."""
+    """The room of every pool that this process feeds, as last heard. A pool that runs short is asked again."""
 
     def __init__(
         self, *, client: Client, clock: Clock, limits_of: Callable[[str], PoolLimits], full: Callable[[], bool]
@@ -66,10 +66,10 @@ class Rooms:
     async def wait(
         self, shares: Mapping[str, float], wanted: int, *, others: bool = False, by_groups: bool = False
     ) -> int:
-        """How many messages to ask for, if each of these pools gets its share of them. 0 after a wait without room.
+        """How many messages to ask a source for, if each pool gets its share of them. 0 after a wait: look again.
 
         `shares` is empty until some of the queue's messages have gone somewhere. `others`: there are pools that none
-        has gone to yet. The messages behind those for full pools may be for them, so a few are asked for now and then.
+        has gone to yet. Messages for them may stand behind those for full pools: now and then a few are asked for.
         `by_groups`: judge a pool by how many groups it could work on. Its messages may all belong to a few.
         """
         if not shares:
@@ -103,7 +103,7 @@ class Rooms:
                     self._patience.spend(code, since_ms, now_ms)
 
     async def _look_who_starves(self, rooms: Mapping[str, Room], by_groups: bool) -> tuple[dict[str, Room], bool]:
-        """Whether a pool with room has less than it could work on. Its messages stand behind those of others."""
+        """Whether a pool that has room lacks work. Its messages may stand behind those for others."""
         known, seen = self._room, dict(rooms)
         roomy = [code for code, room in rooms.items() if room.short_ms is None and room.share >= SOME_SHARE]
         for first in range(0, len(roomy), _ASKED_AT_ONCE):
@@ -124,7 +124,7 @@ class Rooms:
         return seen, False
 
     async def _look(self, shares: Mapping[str, float], wanted: int) -> tuple[dict[str, Room], float]:
-        """Ask the pools that are not known to have enough room. Returns all of them, and when that was."""
+        """Ask the pools that are not known to have enough room. Returns what is known of all, and as of when."""
         known, looked = self._room, {code: self._limits_of(code) for code in shares}
         worth: dict[str, int] = {}
         asking: dict[str, Question] = {}

@@ -1,4 +1,4 @@
-"""A coordinator's rounds: it sees who is alive, keeps its leases, and takes what is free and due to it."""
+"""What a coordinator does again and again: see who is alive, keep its leases, take those that are free."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fleet.waiting import happens
 log = logging.getLogger("fleet.coordinator")
 
 ROUNDS = 10
-"""In a lease's time. A dead owner's queue is taken this soon after its lease lapsed."""
+"""So many in a lease's time. That is how soon a dead owner's queue is taken after its lease lapsed."""
 _LEAST_MS = 10.0
 _AFTER_LAPSE_MS = 5
 
 
 class Rounds:
-    """One at a time, and another at once when a lease may be free. Everything a coordinator does hangs on a lease."""
+    """One round after the other, the next at once if a lease may be free."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Rounds:
         await self._lead.release()
 
     async def round(self) -> float:
-        """Returns the ms until the next."""
+        """Returns in how many ms the next is due."""
         soon_ms = self._every_ms
         self._ownership.keep()
         try:
             alive = await self._registry.alive() | {self._name}
-            # Another's lease lapses if nobody renews it: be there.
+            # If nobody renews another's lease it lapses. Be there.
             soon_ms = min(soon_ms, await self._lead.keep() + _AFTER_LAPSE_MS)
             self._ownership.restart_stuck()
             soon_ms = min(soon_ms, await self._ownership.share_out(alive) + _AFTER_LAPSE_MS)
@@ -89,7 +89,7 @@ class Rounds:
         return max(soon_ms, _LEAST_MS)
 
     async def _keep_queues(self) -> None:
-        """Beside the rounds: a part of Redis that keeps a round waiting may cost us no queue."""
+        """Beside the rounds, so that a part of Redis that keeps a round waiting costs us no queue."""
         while True:
             self._ownership.keep()
             await asyncio.sleep(self._every_ms / 1000)

@@ -1,4 +1,4 @@
-"""Where each message of a batch goes. Pure: it reads the batch and the view, and decides."""
+"""Where each message of a batch goes. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.message import DEFAULT_GROUP, MAX_NAME_CHARACTERS, POLICY_OF, Message
 from fleet.sources.base import Received, Source
 
 OWN_LANE = "\x1e"
-"""Begins the lane of a message that asks for no order. Unprintable, so that no group can be named like one."""
+"""Begins the lane of a message that asks for no order. It is unprintable, so no group has such a name."""
 
 
 @dataclass(slots=True)
@@ -23,12 +23,12 @@ class Routed:
 
     @property
     def policy(self) -> str:
-        """What it asks for itself after a failure, '' for what its pool does."""
+        """What the message itself asks for after a failure; '' for whatever its pool does."""
         mode = self.message.dispatch_mode
         return "" if mode is None else POLICY_OF[mode]
 
     def is_held_by(self, source: Source) -> bool:
-        """Whether its source shows nothing newer of its group before it. A group in the body alone is none to it."""
+        """Whether its source holds back newer messages of its group. A group in the body is unknown to the source."""
         return source.holds_groups and self.received.group is not None
 
     def order(self, source: Source) -> str:
@@ -40,7 +40,7 @@ class Routed:
 
 @dataclass(slots=True)
 class Malformed:
-    """It can never be delivered: acked, and kept with the dead letters."""
+    """It can never be delivered, so it is acked and kept with the dead letters."""
 
     received: Received
     reason: str
@@ -54,7 +54,7 @@ def route(batch: Sequence[Received], pool_for: Callable[[str], str]) -> tuple[li
             message = decode(received.body)
             group = received.group or message.message_group_id or DEFAULT_GROUP
             if not received.broker_id.isprintable():
-                # It would separate fields in our records.
+                # Our records separate their fields with such characters.
                 raise InvalidMessage("the queue's id of it holds an unprintable character")
             if received.group and (len(group) > MAX_NAME_CHARACTERS or not group.isprintable()):
                 raise InvalidMessage("the queue's group name is too long or unprintable")
@@ -67,15 +67,15 @@ def route(batch: Sequence[Received], pool_for: Callable[[str], str]) -> tuple[li
 
 
 def overtaking(routed: Sequence[Routed], verdicts: Sequence[str]) -> Iterator[int]:
-    """Of a batch from a source that holds groups: what is new of a group of which older messages are under way.
+    """The new messages of a batch whose groups have older ones under way. Its source holds groups.
 
-    Such a source gives both only when it took the older ones for lost: their visibility lapsed while we were away, or
-    its clock stepped. What the older ones come to is not known yet; taken in now, the newer would be another batch.
+    Such a source gives both only if it took the older ones for lost: their visibility lapsed while we were away, or
+    its clock stepped. How the older ones end is not known yet. Taken in now, the newer ones would be another batch.
     """
     under_way: set[str] = set()
     for i, (r, verdict) in enumerate(zip(routed, verdicts, strict=True)):
         if r.lane != r.group or r.received.group is None:
-            continue  # it asks for no order, or its source knows nothing of its group
+            continue  # it asks for no order, or its source does not know its group
         if verdict == "redelivered":
             under_way.add(r.group)
         elif verdict == "new" and r.group in under_way:

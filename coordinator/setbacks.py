@@ -1,4 +1,4 @@
-"""Queues that could not be worked: when each may be tried again, and what the log was told. No I/O."""
+"""Queues that we could not work on: when each may be tried again, and what the log was told. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Setbacks:
         self._clock = clock
         self._not_before: dict[str, float] = {}
         self._failures: dict[str, tuple[int, str]] = {}
-        """How often in a row, and why it was last."""
+        """How often each failed in a row, and why it did last."""
 
     def failed(self, name: str, reason: str) -> bool:
         """Try again later and later. Returns whether the log has to be told: once for each reason."""
@@ -22,7 +22,7 @@ class Setbacks:
         return reason != said
 
     def fenced(self, name: str) -> None:
-        """A pool refuses us although the lease is ours. Whatever the cause, do not ask for it all the time."""
+        """A pool takes us for an older owner. Whatever the reason, do not try all the time."""
         self._put_off(name, AFTER_FENCED_MS)
 
     def opened(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""How a queue's messages spread over the pools, to tell where those of the next batch will go. Pure."""
+"""How a queue's messages were spread over the pools, which tells where the next batch will go. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 REMEMBERED = 5000
-"""Messages. Older ones count less and less."""
+"""How many messages are remembered. Older ones count less and less."""
 
 
 class Spread:
@@ -23,9 +23,9 @@ class Spread:
             self._fed = Counter({code: count // 2 for code, count in self._fed.items() if count > 1})
 
     def shares(self, pools: Collection[str]) -> dict[str, float]:
-        """The part of a batch that goes to each of these pools, as far as the last batches tell.
+        """The part of a batch that goes to each of these pools, judging by the last batches.
 
-        A pool that is gone from the configuration has no room, ever; its messages go elsewhere by now.
+        A pool that is no longer configured never has room. Its messages go elsewhere now.
         """
         fed = {code: count for code, count in self._fed.items() if code in pools}
         total = sum(fed.values())

@@ -1,8 +1,8 @@
-"""Brings what was tracked to its pools, each pool's messages in their order, and gives back what did not fit.
+"""Submits what was tracked to its pools, in order for each pool, and gives back what did not fit.
 
-A pool that does not answer holds up no other: it is late, what is for it waits here, tracked and kept invisible, and
-goes in as soon as it answers. So one node of a Cluster may hang, and a queue that feeds pools on all of them is read
-on. A pool that did not answer when the queue was taken over is late from the start.
+A pool that does not answer holds up no other. It is *late*: what is for it waits here, tracked and kept invisible, and
+goes in as soon as the pool answers. So if one node of a Cluster hangs, a queue that feeds pools on all nodes is still
+read. A pool that did not answer when the queue was taken over is late from the start.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from fleet.waiting import Backoff, cancel
 log = logging.getLogger("fleet.coordinator")
 
 NO_SUCH_POOL_RETRY_S = 1
-"""A pool that the configuration names and Redis does not know yet, or that is just being removed."""
+"""For a pool that is configured and not yet known to Redis, or that is just being removed."""
 SUBMIT_MOST = 500
-"""Entries a call: a script is not interrupted, and others wait for it."""
+"""Entries in one call: a script is not interrupted, and others wait for it."""
 LATE_MOST, LATE_MOST_BYTES = 5000, 64 * 1024 * 1024
-"""What waits for such pools. With more of it the queue is read no further."""
+"""How much may wait for late pools. With more than this the queue is read no further."""
 _AGAIN_S, _LOOK_S = (0.25, 2.0), 0.5
 FULL_TOLD_EVERY_S = 10.0
 
 Share = list[tuple[Routed, Tracking]]
-"""What of a batch goes to one pool."""
+"""The part of a batch that goes to one pool."""
 Returned = list[tuple[Routed, Tracking, int]]
-"""What a pool did not take, each with the seconds after which it may come again."""
+"""What a pool did not take, and after how many seconds each message may come again."""
 
 
 class Submitter:
-    """Submits for one queue, while its lease is held."""
+    """Submits for one queue while its lease is held."""
 
     def __init__(
         self,
@@ -78,23 +78,23 @@ class Submitter:
         self._grace_ms = max(source.visibility_ms, source.crash_wait_ms) + AWAY_GRACE_MS
         self._pools: dict[str, Pool] = {}
         self._told_full: dict[str, tuple[float, int]] = {}
-        """Pool → when the log was told that it is full, and how many messages it refused since."""
+        """By pool, when the log was told that it is full, and how many messages it has refused since."""
         self._late: dict[str, deque[tuple[Share, str]]] = {}
-        """Pools that do not answer, and what is to go to each, with its batch. The first was asked for already."""
+        """What is to go to each late pool, with its batch. The first of them may have been submitted already."""
         self._silent_since_s: dict[str, float] = {}
         """When the call began that a pool has not answered."""
         self._unfenced: set[str] = set()
-        """Those of them that an older owner may have left something for."""
+        """Late pools that an older owner may have left something in."""
         self._fenced: set[str] = set()
-        """Those of the unfenced, as they were, to which nobody older submits any more."""
+        """Those of the unfenced that an older owner can no longer submit to. What it left is still to be found."""
         self._attempts: Counter[str] = Counter()
-        """Calls to a pool that were given up: each is fenced before the next, wherever it may still be on its way."""
+        """Calls to a pool that were given up. Each may still be on its way, and is fenced off before the next."""
         self._catching_up: set[asyncio.Task[None]] = set()
         self.between_batches = asyncio.Lock()
-        """Held from a poll to the end of its admission."""
+        """Held from each poll until its batch is admitted."""
 
     def begin_late(self, codes: set[str]) -> None:
-        """These did not answer as the queue was taken over."""
+        """These pools did not answer when the queue was taken over."""
         self._unfenced |= codes
         for code in codes:
             self._late[code] = deque()
@@ -116,7 +116,7 @@ class Submitter:
             await asyncio.wait(calling.values(), timeout=SHORT_PATIENCE_S if silent else PATIENCE_S)
             ours = self._ours()
             if not ours:
-                await asyncio.wait(calling.values())  # nobody is there any more to catch up
+                await asyncio.wait(calling.values())  # nobody will be there to catch up later
         except asyncio.CancelledError:
             await _end(calling.values())
             raise
@@ -138,9 +138,9 @@ class Submitter:
         return returned
 
     async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str, str]]]) -> None:
-        """Copies that were acked (`Pool.expect_no_more`).
+        """These copies were acked (`Pool.expect_no_more`).
 
-        In a pool that does not answer they are waited for in vain, for twice the grace of what is away.
+        A pool that does not hear of it waits for them in vain, for twice the grace of what is away.
         """
         calls = [
             asyncio.create_task(self._expect_no_more(code, messages))
@@ -163,7 +163,7 @@ class Submitter:
 
     @property
     def is_full(self) -> bool:
-        """Whether too much waits for pools that do not answer."""
+        """Whether too much waits for late pools."""
         if not self._late:
             return False
         shares = [share for waiting in self._late.values() for share, _ in waiting]
@@ -171,7 +171,7 @@ class Submitter:
         return too_long or sum(len(r.received.body) for share in shares for r, _ in share) > LATE_MOST_BYTES
 
     async def run(self) -> None:
-        """Ends with an error that says that the queue is not ours any more, like all that is done for it."""
+        """Let late pools catch up. Ends with an error if that says that the queue is not ours any more."""
         self._catching_up |= {asyncio.create_task(self._catch_up(code, None)) for code in self._unfenced}
         try:
             while self._ours():
@@ -237,9 +237,9 @@ class Submitter:
                 return
 
     async def _take_over(self, code: str) -> None:
-        """What an older owner left for it comes again from the source, and all that is newer behind that.
+        """Have the source show again what an older owner left for this pool, and behind that all that is newer.
 
-        No batch is taken meanwhile: it would have come before. So all that are fenced by then are looked at in one go.
+        No batch is taken meanwhile: it would overtake. So all pools that are fenced by then are looked at in one go.
         """
         await fence(self._client, self._queue, code)
         self._fenced.add(code)
@@ -250,7 +250,7 @@ class Submitter:
             if code not in left:
                 raise StateUnavailable(f"pool {code} does not answer")
             lost = await still_lost(self._queue, [one for share in left.values() for one in share])
-            # Should a pool fall silent here, all of this is done once more: nothing is forgotten yet.
+            # If a pool falls silent here, all of this is done once more: nothing is forgotten yet.
             lost = await expect(self._client, self._queue, lost)
             for each in left:
                 self._late[each].clear()
@@ -271,7 +271,7 @@ class Submitter:
             log.warning("pool %s does not answer: %s", code, error)
 
     async def _left_for_fenced(self) -> dict[str, list[Tracked]]:
-        """By pool. One that has fallen silent again is fenced anew before it is looked at."""
+        """By pool, what older owners left there. A pool that falls silent again is left out, and fenced anew later."""
         left: dict[str, list[Tracked]] = {code: [] for code in sorted(self._fenced)}
         async for page in self._queue.all_tracked():
             for code in list(left):
@@ -289,11 +289,11 @@ class Submitter:
         return await self._submit(code, await self._not_there(share), batch_id)
 
     async def _not_there(self, share: Share) -> Share:
-        """Of what was submitted with no answer: what did not arrive. The rest is under way, or over by now."""
+        """What did not arrive of a call that was not answered. The rest is under way, or done by now."""
         ids = [r.received.broker_id for r, _ in share]
         tracked = [one for one in await self._queue.tracked(ids) if one is not None]
         lost = {(one.broker_id, one.token) for one in await lost_of(self._client, self._queue, tracked)}
-        # What was settled between the two looks stands in no pool, and is not under way.
+        # What was settled between the two looks stands in no pool, and is not lost.
         tracked = [one for one in await self._queue.tracked(ids) if one is not None and one.state == "t"]
         lost &= {(one.broker_id, one.token) for one in tracked}
         return [(r, t) for r, t in share if (r.received.broker_id, t.token) in lost]
@@ -322,7 +322,7 @@ class Submitter:
                 self._counts["refused"] += over
                 self._tell_full(code, over, full_s)
                 self._alarms.add("QUEUE_FULL", "WARN", f"pool {code} is full, messages of {name} go back", logged=True)
-                # All behind the first refusal goes back, or a group's later messages would overtake.
+                # Everything behind the first refusal goes back, else later messages of a group would overtake.
                 return returned + [(r, t, full_s) for r, t in share[first + answer.accepted :]]
         return returned
 
@@ -355,7 +355,7 @@ class Submitter:
         ]
 
     def _tell_full(self, code: str, refused: int, full_s: int) -> None:
-        """In the log at once, and from then on now and then: a slow pool refuses a part of every batch."""
+        """At once, and then only now and then: a slow pool refuses a part of every batch."""
         now_s = time.monotonic()
         told_s, since_then = self._told_full.get(code, (-FULL_TOLD_EVERY_S, 0))
         if now_s - told_s < FULL_TOLD_EVERY_S:
@@ -367,7 +367,7 @@ class Submitter:
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """An error that nobody asks for is printed when its task is forgotten."""
+    """End them, and look at their errors: asyncio prints one that nobody has looked at."""
     tasks = list(tasks)
     await cancel(tasks)
     for task in tasks:

@@ -1,10 +1,10 @@
-"""What a queue's new owner does before it polls: shut out the old one, then find what he left half done."""
+"""What a queue's new owner does before it polls: shut out the old one, then find what that one left half done."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fleet import failpoint
 from fleet.errors import Fenced, StateUnavailable
@@ -17,9 +17,9 @@ from fleet.state.scripts import SEP
 log = logging.getLogger("fleet.coordinator")
 
 _AT_ONCE = 32
-"""Pools fenced side by side: each call takes a connection."""
+"""How many pools are fenced side by side. Each call takes a connection."""
 _EXPECTED_AT_ONCE = 500
-"""Messages a call: a script is not interrupted, and others wait for it."""
+"""Messages in one call: a script is not interrupted, and others wait for it."""
 
 
 async def take_over(
@@ -29,18 +29,19 @@ async def take_over(
     source: Source,
     on_tracked: Callable[[list[Tracked]], None] = lambda _: None,
 ) -> tuple[int, set[str]]:
-    """Returns how many tracked messages no pool held, and which pools did not answer: those are not fenced.
+    """Returns how many messages were dropped and come again at once, and which pools did not answer.
 
-    The former were dropped and come back from the source. Of the latter nothing is known and nothing dropped: whoever
-    feeds them fences them first (`submit.py`). `on_tracked` is told what is tracked, page by page.
+    What is tracked and stands in no pool is dropped, and comes back from the source. A pool that did not answer is not
+    fenced, and nothing of it is dropped: `submit.py` does both before it feeds that pool. `on_tracked` is told what is
+    tracked, page by page.
 
-    Only pools that something is tracked for are fenced, however many others there are. That is enough: an older owner
-    submits nothing that it has not tracked before, under the name of the pool that it goes to, and forgets it again
-    only after that call has ended, or after it has fenced one that it gave up. Since we have the lease it tracks
-    nothing more. So whatever it still may send, now or when it wakes in an hour, names a pool that we find here; and
-    what we fence stays fenced for our own followers, who may find nothing there any more.
+    Only pools that something is tracked for are fenced, however many others there are. That is enough. An older owner
+    tracks a message, under the name of its pool, before it submits it. It untracks the message only after that call
+    has ended, or, if it gave the call up, after it has fenced the pool. And it tracks nothing more since we have the
+    lease. So whatever it may still send, now or when it wakes in an hour, is for a pool that we find here. What we
+    fence stays fenced for the owners after us, who may find nothing there any more.
     """
-    # Tracking is refused to older owners since we have the lease; submitting not before this.
+    # Since we have the lease, older owners cannot track. They can submit until they are fenced here.
     failpoint.hit("owned")
     codes: set[str] = set()
     async for page in queue.all_tracked():
@@ -82,48 +83,57 @@ async def fence(client: Client, queue: Queue, code: str, *, attempt: int = 0) ->
 
 
 async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tracked]:
-    """Those of a page that are tracked as under way and stand in no pool and no outbox."""
+    """Those of a page that are tracked as under way, and stand in no pool and no outbox."""
     by_pool: dict[str, list[Tracked]] = {}
     for tracked in page:
         if tracked.state == "t":
             by_pool.setdefault(tracked.pool, []).append(tracked)
     lost: list[Tracked] = []
     for code, share in by_pool.items():
-        flags, items = await Pool(client, code).held([f"{queue.name}{SEP}{t.broker_id}" for t in share])
-        on_the_way = {item.rsplit(SEP, 1)[0] for item in items}
-        lost += [
-            t
-            for t, held in zip(share, flags, strict=True)
-            if not held and f"{queue.name}{SEP}{t.broker_id}{SEP}{t.token}" not in on_the_way
-        ]
+        queued, outbox_items = await Pool(client, code).held([_key(queue.name, t) for t in share])
+        lost += standing_nowhere(queue.name, share, queued, outbox_items)
     return lost
 
 
+def standing_nowhere(
+    queue: str, share: Sequence[Tracked], queued: Sequence[bool], outbox_items: Sequence[str]
+) -> list[Tracked]:
+    """Those that their pool does not queue, and whose outcome is in none of its outboxes."""
+    settled = {item.rsplit(SEP, 1)[0] for item in outbox_items}
+    return [
+        t
+        for t, is_queued in zip(share, queued, strict=True)
+        if not is_queued and f"{_key(queue, t)}{SEP}{t.token}" not in settled
+    ]
+
+
+def _key(queue: str, tracked: Tracked) -> str:
+    return f"{queue}{SEP}{tracked.broker_id}"
+
+
 async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Have them come again. Returns how many do at once."""
+    """Have the source show them again. Returns how many it does show."""
     return await forget(queue, source, await expect(client, queue, await still_lost(queue, lost)))
 
 
 async def still_lost(queue: Queue, lost: list[Tracked]) -> list[Tracked]:
-    """One that was settled between the two looks is not in that state any more, and stays."""
-    now = {t.broker_id: t for t in await queue.tracked([t.broker_id for t in lost]) if t is not None}
-    return [
-        t for t in lost if t.broker_id in now and (now[t.broker_id].token, now[t.broker_id].state) == (t.token, "t")
-    ]
+    """Look again: what was settled between the two looks stands in no pool, and is not lost."""
+    return unchanged(lost, await queue.tracked([t.broker_id for t in lost]))
+
+
+def unchanged(lost: Sequence[Tracked], tracked: Iterable[Tracked | None]) -> list[Tracked]:
+    """Those that are still tracked as under way, and under the same token."""
+    under_way = {(t.broker_id, t.token) for t in tracked if t is not None and t.state == "t"}
+    return [t for t in lost if (t.broker_id, t.token) in under_way]
 
 
 async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Tracked]:
-    """In the order in which they were taken, and before what is newer of their groups.
+    """Have newer messages of their groups wait for them. Returns them in the order in which they were taken.
 
-    Before they are forgotten: whoever ends in between leaves them for the next one to find.
+    This comes before they are forgotten: if we end in between, the next owner finds them.
     """
     lost = sorted(lost, key=lambda tracked: int(tracked.token))
-    by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
-    for t in lost:
-        if t.order:
-            key = f"{queue.name}{SEP}{t.broker_id}"
-            by_pool.setdefault(t.pool, []).append((t.order[0], t.lane, key, t.order[1:]))
-    for code, messages in by_pool.items():
+    for code, messages in whose_order_is_ours(queue.name, lost).items():
         for first in range(0, len(messages), _EXPECTED_AT_ONCE):
             part = messages[first : first + _EXPECTED_AT_ONCE]
             if not await Pool(client, code, now_ms=queue.now_ms).expect(queue.name, queue.epoch, part):
@@ -131,12 +141,21 @@ async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Trac
     return lost
 
 
+def whose_order_is_ours(queue: str, lost: Iterable[Tracked]) -> dict[str, list[tuple[str, str, str, str]]]:
+    """By pool, in their order, as (tier, lane, key, policy) (`Pool.expect`). Others need nothing from us."""
+    by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
+    for t in lost:
+        if t.order:
+            by_pool.setdefault(t.pool, []).append((t.order[0], t.lane, _key(queue, t), t.order[1:]))
+    return by_pool
+
+
 async def forget(queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """What is expected is shown again. Returns how many were."""
+    """Untrack them and have the source show them again. Returns how many it does show."""
     if not lost:
         return 0
     gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
     lost = [t for t in lost if t.broker_id in gone]
     known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
-    # Where a source knows no handle of a connection that is gone, what it had given is out until it sees that.
+    # Some sources know no handle of a connection that is gone. What they gave there is out until they notice.
     return sum(known)

@@ -1,10 +1,10 @@
-"""What the leader does for all: outcomes of dead workers reach their queues, removed pools go once they are empty."""
+"""What the leader does for the whole fleet: copy outcomes of dead workers, remove drained pools, look for trouble."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from coordinator.directory import Directory
 from coordinator.outboxes import Outboxes
@@ -22,15 +22,15 @@ from fleet.waiting import happens
 log = logging.getLogger("fleet.coordinator")
 
 WATCH_EVERY_S = 1.0
-"""How soon a drained pool is removed, and the outbox of a dead worker copied (the seed takes 10 s)."""
+"""How soon a drained pool is removed, and a dead worker's outbox copied (the seed takes 10 s)."""
 TROUBLE_EVERY_S = 30.0
 _END_WITHIN_S = 0.5
 _SWEEP_EVERY = 30
-"""Rounds between two looks at every pool; in between only a death makes us look."""
+"""Rounds between two looks into the outboxes of every pool. In between only a death makes us look."""
 
 
 class Watch:
-    """Nothing of it runs before there is a configuration, or once we are told to stop."""
+    """It does nothing before there is a configuration, and nothing once it is told to stop."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Watch:
             await happens(self._stop, within_s=self._every_s)
 
     async def stop(self) -> None:
-        """Begin nothing more, and wait a moment for what has begun."""
+        """Begin nothing more, and wait a moment for the round that has begun."""
         self._stop.set()
         try:
             async with asyncio.timeout(_END_WITHIN_S), self._at_it:
@@ -103,7 +103,7 @@ class Watch:
         self.memory_full = full
 
     async def _look_for_trouble(self) -> None:
-        """Every half minute: more tracked than the pools can hold, and pools that nobody serves."""
+        """Every half minute: is more tracked than the pools can hold, and is there a pool that nobody serves?"""
         now_ms = self._clock.boot_ms()
         if self._looked_ms is not None and now_ms - self._looked_ms < TROUBLE_EVERY_S * 1000:
             return
@@ -112,21 +112,16 @@ class Watch:
         tracked = 0
         for name in self._directory.queues():
             tracked += await Queue(self._client, name).tracked_count()
-        # As it is in force now; a pool whose capacity was lowered holds more for a while.
-        capacity = max(sum(max(view.settings.capacity, view.held) for view in pools), MIN_CAPACITY)
+        capacity = capacity_of(pools)
         if tracked > capacity:
             log.warning("%d messages are tracked, and the pools can hold %d", tracked, capacity)
-            # Without the numbers, which change: the same warning again is counted, not repeated.
+            # Without the numbers: they change, and only an equal warning is counted instead of repeated.
             self._alarms.add("PIPELINE_MAP_LEAK", "WARN", "more messages are tracked than the pools hold", logged=True)
-        still: dict[str, int] = {}
-        for view in pools:
-            # Twice in a row: one may be looked at between two deliveries.
-            waits_for_permits = view.settings.rate_limit_per_minute is not None
-            if view.ready and not view.leases and not view.paused and not waits_for_permits:
-                still[view.code] = view.held
-                if self._still.get(view.code) == view.held:
-                    text = f"pool {view.code} has work and nobody delivers it"
-                    self._alarms.add("POOL_STALLED", "WARN", text)
+        still = standing_still(pools)
+        for code, held in still.items():
+            # Twice in a row: a single look may fall between two deliveries.
+            if self._still.get(code) == held:
+                self._alarms.add("POOL_STALLED", "WARN", f"pool {code} has work and nobody delivers it")
         self._still = still
 
     async def _remove_drained(self) -> None:
@@ -134,3 +129,17 @@ class Watch:
             if await Pool(self._client, code).remove(self._directory.revision) == "gone":
                 await self._registry.forget_pool(code)
                 log.info("pool %s is drained and removed", code)
+
+
+def capacity_of(pools: Iterable[observe.PoolView]) -> int:
+    """How much the pools can hold as they are now. One whose capacity was lowered holds more for a while."""
+    return max(sum(max(view.settings.capacity, view.held) for view in pools), MIN_CAPACITY)
+
+
+def standing_still(pools: Iterable[observe.PoolView]) -> dict[str, int]:
+    """Pools with work that nobody delivers, although nothing is in the way, and how much each holds."""
+    return {
+        view.code: view.held
+        for view in pools
+        if view.ready and not view.leases and not view.paused and view.settings.rate_limit_per_minute is None
+    }
