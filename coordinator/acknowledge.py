@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from fleet import failpoint
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Held, Source
+from fleet.sources.base import Receipt, Source
 from fleet.state.queue import Queue, Settled
 from fleet.waiting import Backoff, happens
 
@@ -81,7 +81,7 @@ class Acknowledger:
         nacks = [s for s in settled if not s.acked and s.handle]
         over = [(s.broker_id, s.token) for s in nacks]
         if acks:
-            accepted = await self._insist(lambda: self._source.ack([Held(s.broker_id, s.handle) for s in acks]))
+            accepted = await self._insist(lambda: self._source.ack([Receipt(s.broker_id, s.handle) for s in acks]))
             if accepted is None:
                 return 0
             failpoint.hit("acked-at-source")
@@ -91,7 +91,7 @@ class Acknowledger:
         gone = await self._queue.untrack(over, hidden_ms=self._hidden_ms(nacks)) if over else {}
         if nacks:
             failpoint.hit("untracked")
-            shown = [(Held(s.broker_id, gone[s.broker_id]), s.delay_ms) for s in nacks if s.broker_id in gone]
+            shown = [(Receipt(s.broker_id, gone[s.broker_id]), s.delay_ms) for s in nacks if s.broker_id in gone]
             known = await self._insist(lambda: self._source.nack(shown))
             if known is None:
                 return 0

@@ -16,7 +16,7 @@ from fleet.lease import Lease
 from fleet.letter import KEPT_A_QUEUE
 from fleet.letter import malformed as letter_of
 from fleet.message import DEFAULT_POOL
-from fleet.sources.base import Held, Received, Source
+from fleet.sources.base import Receipt, Received, Source
 from fleet.state.queue import Queue, Tracking
 from fleet.state.scripts import SEP
 
@@ -83,7 +83,7 @@ class Admission:
         returned += await self._submitter.bring(by_pool, batch_id)
         failpoint.hit("submitted")
         if returned:
-            await self._submitter.give_back(returned)
+            await self._submitter.return_(returned)
 
     async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
         """Ack copies of messages in flight, and messages that were settled as ack after their handle had expired."""
@@ -93,7 +93,7 @@ class Admission:
         self._counts["requeued"] += sum(t.verdict == "requeued" for _, t in seen)
         if over:
             self._check_lease()
-            done = await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in over])
+            done = await self._source.ack([Receipt(r.received.broker_id, r.received.handle) for r, _ in over])
             await self._expect_no_more(seen)
             # If its new handle has expired too, it stays tracked: otherwise it would be delivered when it comes again.
             settled = [
@@ -124,7 +124,7 @@ class Admission:
         )
         await self._queue.bury(letters, keep=KEPT_A_QUEUE)
         self._check_lease()
-        await self._source.ack([Held(m.received.broker_id, m.received.handle) for m in malformed])
+        await self._source.ack([Receipt(m.received.broker_id, m.received.handle) for m in malformed])
 
     def _check_lease(self) -> None:
         if not self._lease.held:

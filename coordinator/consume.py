@@ -18,7 +18,7 @@ from fleet.clock import Clock
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.sources.base import Held, Received, Source
+from fleet.sources.base import Receipt, Received, Source
 from fleet.state.pool import SHARE
 from fleet.waiting import Backoff
 
@@ -156,7 +156,7 @@ class Consumer:
         failpoint.hit("polled")
         if not self._lease.held:
             # The queue may be somebody else's by now: show it all again.
-            await self._source.nack([(Held(r.broker_id, r.handle), 0) for r in batch])
+            await self._source.nack([(Receipt(r.broker_id, r.handle), 0) for r in batch])
             return True
         # If we end before all of it is tracked, the next owner cannot know of the rest.
         self.in_disorder = bool(self._source.crash_wait_ms)

@@ -10,7 +10,7 @@ from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
 from coordinator.consume import Consumer
 from coordinator.extend import Extender, OwnedQueue
-from coordinator.hand_back import hand_back
+from coordinator.last_stop import return_all
 from coordinator.parts import Parts
 from coordinator.phantoms import Patrol
 from coordinator.spread import Spread
@@ -29,7 +29,7 @@ _DRAIN_LOOK_S = 0.5
 
 def found_in_disorder(source: Source, lease: Lease) -> bool:
     """Whether more may be out at the source than is tracked, before anybody has looked: the last owner crashed."""
-    return bool(source.crash_wait_ms) and not lease.was_given_back
+    return bool(source.crash_wait_ms) and not lease.was_released
 
 
 class Duties:
@@ -135,13 +135,13 @@ class Duties:
         self._acknowledger.stop()
         self._consumer.stop()
 
-    async def hand_back(self) -> int:
+    async def return_all(self) -> int:
         """Nobody will own the queue after us: show again what waits in the pools."""
         if isinstance(self._source, Asking):
             # Otherwise some of it would come to us at once, and go back behind newer messages.
             await self._source.ask_no_more()
         parts = self._parts
-        return await hand_back(client=parts.client, queue=self._queue, source=self._source, alarms=parts.alarms)
+        return await return_all(client=parts.client, queue=self._queue, source=self._source, alarms=parts.alarms)
 
     def on_settled(self) -> None:
         self._acknowledger.wake.set()

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from fleet.clock import Clock
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Held, Source
+from fleet.sources.base import Receipt, Source
 from fleet.state.connect import Client
 from fleet.state.queue import Queue, Tracked, Tracking
 
@@ -140,7 +140,7 @@ class Extender:
         try:
             await self._ack_again([record for record in there if record.state == "a"])
             if under_way:
-                held = [Held(record.broker_id, record.handle) for record in under_way]
+                held = [Receipt(record.broker_id, record.handle) for record in under_way]
                 await self._source.extend(held, self._source.visibility_ms)
         except SourceUnavailable as error:
             # They are still due, and tried again at the next look.
@@ -152,7 +152,7 @@ class Extender:
         """Their handles had expired. If the source says by now that a message is gone, it can go here too."""
         if not settled:
             return
-        gone = await self._source.ack([Held(t.broker_id, t.handle) for t in settled])
+        gone = await self._source.ack([Receipt(t.broker_id, t.handle) for t in settled])
         self._queue.alive.seen([t.broker_id for t in settled], self._clock.boot_ms())
         over = [(t.broker_id, t.token) for t, ok in zip(settled, gone, strict=True) if ok]
         if over:

@@ -192,7 +192,7 @@ class Ownership:
                 raise Fenced("its lease lapsed before it was begun")
             duties = await one.work(self.counts.setdefault(name, Counter()))
             if self._stopping and one.lease.held and await self._is_last():
-                await duties.hand_back()
+                await duties.return_all()
             if duties.drained:
                 await self._parts.registry.forget_queue(name)
                 del self.counts[name]

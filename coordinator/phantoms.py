@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from coordinator.takeover import drop, lost_of
+from coordinator.takeover import lost_of, return_lost
 from fleet.alarms import Alarms
 from fleet.clock import Clock
 from fleet.errors import StateUnavailable
@@ -72,7 +72,7 @@ class Patrol:
                 continue  # what waits here would be given back, and newer messages would overtake it
             lost = await self._lost_of(code, share)
             if not self._is_late(code):
-                found += await drop(self._client, self._queue, self._source, lost)
+                found += await return_lost(self._client, self._queue, self._source, lost)
         if forgotten := past_redelivery(before_ms, page):
             await self._queue.untrack(forgotten)
         if found:

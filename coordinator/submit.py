@@ -17,13 +17,14 @@ from typing import Any
 
 from coordinator.answers import PATIENCE_S, SHORT_PATIENCE_S
 from coordinator.put_off import PutOff
+from coordinator.return_ import expect, untrack_and_nack
 from coordinator.route import Routed
-from coordinator.takeover import expect, fence, forget, lost_of, still_lost
+from coordinator.takeover import fence, lost_of, still_lost
 from fleet.alarms import Alarms
 from fleet.errors import Disordered, Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
 from fleet.outcome import CASCADE_RETRY_S
-from fleet.sources.base import Held, Source
+from fleet.sources.base import Receipt, Source
 from fleet.state.connect import Client
 from fleet.state.entry import Entry
 from fleet.state.pool import AWAY_GRACE_MS, Pool
@@ -91,7 +92,7 @@ class Submitter:
         """Calls to a pool that were given up. Each may still be on its way, and is fenced off before the next."""
         self._catching_up: set[asyncio.Task[None]] = set()
         self.between_batches = asyncio.Lock()
-        """Held from each poll until its batch is admitted."""
+        """Receipt from each poll until its batch is admitted."""
 
     def begin_late(self, codes: set[str]) -> None:
         """These pools did not answer when the queue was taken over."""
@@ -190,7 +191,7 @@ class Submitter:
         if errors:
             raise errors[0]
 
-    async def give_back(self, returned: Returned) -> None:
+    async def return_(self, returned: Returned) -> None:
         looked_into = self._source.is_looked_into
         hidden_ms = {} if looked_into else {r.received.broker_id: seconds * 1000 for r, _, seconds in returned}
         gone = await self._queue.untrack([(r.received.broker_id, t.token) for r, t, _ in returned], hidden_ms=hidden_ms)
@@ -198,7 +199,7 @@ class Submitter:
             raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
         await self._source.nack(
             [
-                (Held(r.received.broker_id, gone[r.received.broker_id]), seconds * 1000)
+                (Receipt(r.received.broker_id, gone[r.received.broker_id]), seconds * 1000)
                 for r, _, seconds in returned
                 if r.received.broker_id in gone
             ]
@@ -227,7 +228,7 @@ class Submitter:
             if returned is not None:
                 self._late[code].popleft()
                 if returned:
-                    await self.give_back(returned)
+                    await self.return_(returned)
             if not self._late[code] and code not in self._unfenced:
                 del self._late[code]
                 self._silent_since_s.pop(code, None)
@@ -258,7 +259,7 @@ class Submitter:
             self._fenced -= left.keys()
             text = f"queue {self._queue.name}: what was left for pool {code} is not all shown again"
             try:
-                shown = await forget(self._queue, self._source, lost)
+                shown = await untrack_and_nack(self._queue, self._source, lost)
             except (StateUnavailable, SourceUnavailable) as error:
                 raise Disordered(f"{text}: {error}") from error
             if shown < len(lost) and self._source.crash_wait_ms:

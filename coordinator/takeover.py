@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from coordinator.return_ import key_of, return_
 from fleet import failpoint
 from fleet.errors import Fenced, StateUnavailable
-from fleet.sources.base import Held, Source
+from fleet.sources.base import Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue, Tracked
@@ -18,8 +19,6 @@ log = logging.getLogger("fleet.coordinator")
 
 _AT_ONCE = 32
 """How many pools are fenced side by side. Each call takes a connection."""
-_EXPECTED_AT_ONCE = 500
-"""Messages in one call: a script is not interrupted, and others wait for it."""
 
 
 async def take_over(
@@ -29,11 +28,11 @@ async def take_over(
     source: Source,
     on_tracked: Callable[[list[Tracked]], None] = lambda _: None,
 ) -> tuple[int, set[str]]:
-    """Returns how many messages were dropped and come again at once, and which pools did not answer.
+    """Returns how many messages went back and come again at once, and which pools did not answer.
 
-    What is tracked and stands in no pool is dropped, and comes back from the source. A pool that did not answer is not
-    fenced, and nothing of it is dropped: `submit.py` does both before it feeds that pool. `on_tracked` is told what is
-    tracked, page by page.
+    What is tracked and stands in no pool goes back to its source, which shows it again. A pool that did not answer is
+    not fenced, and nothing of it goes back: `submit.py` does both before it feeds that pool. `on_tracked` is told what
+    is tracked, page by page.
 
     Only pools that something is tracked for are fenced, however many others there are. That is enough. An older owner
     tracks a message, under the name of its pool, before it submits it. It untracks the message only after that call
@@ -52,10 +51,10 @@ async def take_over(
     lost: list[Tracked] = []
     async for page in queue.all_tracked():
         lost += await lost_of(client, queue, [tracked for tracked in page if tracked.pool not in silent])
-    dropped = await drop(client, queue, source, lost)
-    if dropped:
-        log.info("%d messages of %s were tracked and in no pool: taken again from the source", dropped, queue.name)
-    return dropped, silent
+    returned = await return_lost(client, queue, source, lost)
+    if returned:
+        log.info("%d messages of %s were tracked and in no pool: taken again from the source", returned, queue.name)
+    return returned, silent
 
 
 async def _fence_all(client: Client, queue: Queue, codes: Sequence[str]) -> set[str]:
@@ -90,7 +89,7 @@ async def lost_of(client: Client, queue: Queue, page: list[Tracked]) -> list[Tra
             by_pool.setdefault(tracked.pool, []).append(tracked)
     lost: list[Tracked] = []
     for code, share in by_pool.items():
-        queued, outbox_items = await Pool(client, code).held([_key(queue.name, t) for t in share])
+        queued, outbox_items = await Pool(client, code).queued([key_of(queue.name, t) for t in share])
         lost += standing_nowhere(queue.name, share, queued, outbox_items)
     return lost
 
@@ -103,17 +102,13 @@ def standing_nowhere(
     return [
         t
         for t, is_queued in zip(share, queued, strict=True)
-        if not is_queued and f"{_key(queue, t)}{SEP}{t.token}" not in settled
+        if not is_queued and f"{key_of(queue, t)}{SEP}{t.token}" not in settled
     ]
 
 
-def _key(queue: str, tracked: Tracked) -> str:
-    return f"{queue}{SEP}{tracked.broker_id}"
-
-
-async def drop(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Have the source show them again. Returns how many it does show."""
-    return await forget(queue, source, await expect(client, queue, await still_lost(queue, lost)))
+async def return_lost(client: Client, queue: Queue, source: Source, lost: list[Tracked]) -> int:
+    """Returns how many the source shows again."""
+    return await return_(client, queue, source, await still_lost(queue, lost))
 
 
 async def still_lost(queue: Queue, lost: list[Tracked]) -> list[Tracked]:
@@ -125,37 +120,3 @@ def unchanged(lost: Sequence[Tracked], tracked: Iterable[Tracked | None]) -> lis
     """Those that are still tracked as under way, and under the same token."""
     under_way = {(t.broker_id, t.token) for t in tracked if t is not None and t.state == "t"}
     return [t for t in lost if (t.broker_id, t.token) in under_way]
-
-
-async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Tracked]:
-    """Have newer messages of their groups wait for them. Returns them in the order in which they were taken.
-
-    This comes before they are forgotten: if we end in between, the next owner finds them.
-    """
-    lost = sorted(lost, key=lambda tracked: int(tracked.token))
-    for code, messages in whose_order_is_ours(queue.name, lost).items():
-        for first in range(0, len(messages), _EXPECTED_AT_ONCE):
-            part = messages[first : first + _EXPECTED_AT_ONCE]
-            if not await Pool(client, code, now_ms=queue.now_ms).expect(queue.name, queue.epoch, part):
-                raise Fenced(f"queue {queue.name} has another owner")
-    return lost
-
-
-def whose_order_is_ours(queue: str, lost: Iterable[Tracked]) -> dict[str, list[tuple[str, str, str, str]]]:
-    """By pool, in their order, as (tier, lane, key, policy) (`Pool.expect`). Others need nothing from us."""
-    by_pool: dict[str, list[tuple[str, str, str, str]]] = {}
-    for t in lost:
-        if t.order:
-            by_pool.setdefault(t.pool, []).append((t.order[0], t.lane, _key(queue, t), t.order[1:]))
-    return by_pool
-
-
-async def forget(queue: Queue, source: Source, lost: list[Tracked]) -> int:
-    """Untrack them and have the source show them again. Returns how many it does show."""
-    if not lost:
-        return 0
-    gone = await queue.untrack([(t.broker_id, t.token) for t in lost], only_unsettled=True)
-    lost = [t for t in lost if t.broker_id in gone]
-    known = await source.nack([(Held(t.broker_id, gone[t.broker_id]), 0) for t in lost])
-    # Some sources know no handle of a connection that is gone. What they gave there is out until they notice.
-    return sum(known)

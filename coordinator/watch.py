@@ -133,13 +133,13 @@ class Watch:
 
 def capacity_of(pools: Iterable[observe.PoolView]) -> int:
     """How much the pools can hold as they are now. One whose capacity was lowered holds more for a while."""
-    return max(sum(max(view.settings.capacity, view.held) for view in pools), MIN_CAPACITY)
+    return max(sum(max(view.settings.capacity, view.messages) for view in pools), MIN_CAPACITY)
 
 
 def standing_still(pools: Iterable[observe.PoolView]) -> dict[str, int]:
     """Pools with work that nobody delivers, although nothing is in the way, and how much each holds."""
     return {
-        view.code: view.held
+        view.code: view.messages
         for view in pools
         if view.ready and not view.leases and not view.paused and view.settings.rate_limit_per_minute is None
     }

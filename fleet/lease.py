@@ -42,7 +42,7 @@ class Lease:
         self.epoch = ""
         self.above = "0"
         """An epoch that somebody remembers, perhaps from before the server forgot it: what we are granted is newer."""
-        self.was_given_back = False
+        self.was_released = False
         """Whether the holder before us ended well, as far as the server knows."""
         self.held_by: HeldBy | None = None
 
@@ -61,7 +61,7 @@ class Lease:
         answer = await self._call("acquire", self.above)
         if answer[0] == "granted":
             self.epoch = str(answer[1])
-            self.was_given_back = bool(int(answer[2]))
+            self.was_released = bool(int(answer[2]))
             self._deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
             self.held_by = None
             return self.held

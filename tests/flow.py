@@ -11,7 +11,7 @@ from fleet.message import Message, decode, encode
 from fleet.sources.base import Outgoing, Publisher, Received, Source
 from fleet.state.entry import nack, outbox_item
 from fleet.state.operate import PoolByHand
-from fleet.state.pool import Claim, Pool, Settlement, failed, held
+from fleet.state.pool import Claim, Pool, Settlement, failed, in_place
 from tests.acceptance.intake import Intake, an_intake
 
 WITHIN_S = 30.0
@@ -134,7 +134,7 @@ async def a_tail_that_went_back_is_not_overtaken(flow: Flow) -> None:
     await flow.take(6)
     claimed = await flow.claim()
     assert claimed is not None
-    await flow.settle(Settlement(claimed.lane, claimed.epoch, [], held(TAIL_MS)))
+    await flow.settle(Settlement(claimed.lane, claimed.epoch, [], in_place(TAIL_MS)))
     await flow.send("m6", "m7")
     # What the pool kept is through before the tail comes again.
     assert await PoolByHand(flow.pool.client, flow.pool.code).release("g") == "released"

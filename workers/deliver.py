@@ -54,8 +54,8 @@ class Deliveries:
                     asyncio.get_running_loop().call_soon(self._not_sent, lease, outcome)
             case Gate.WAIT:
                 lease.link.hold_back(lease)
-            case Gate.GIVE_BACK:
-                lease.link.end(lease)
+            case Gate.RELEASE:
+                lease.link.release(lease)
                 lease.link.poke()
             case Gate.LAPSED:
                 lease.link.drop(lease)

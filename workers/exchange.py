@@ -131,11 +131,11 @@ class PoolLink:
             settlement = self._owed[lease] = Settlement(lease.lane, lease.epoch)
         return settlement
 
-    def end(self, lease: LaneLease, release: str = "ready") -> Settlement:
+    def release(self, lease: LaneLease, how: str = "ready") -> Settlement:
         """Give a lease back with the next call; what it holds beyond that goes on waiting in its group."""
         self._forget(lease)
         settlement = self.owe(lease)
-        settlement.release = release
+        settlement.release = how
         self._urgent = True
         return settlement
 

@@ -11,7 +11,7 @@ class Gate(Enum):
     OPEN = "send it"
     LAPSED = "the lease may be somebody else's by now"
     WAIT = "Redis does not answer just now"
-    GIVE_BACK = "what is left of it goes back to its group, in its order"
+    RELEASE = "what is left of it goes back to its lane, in its order"
 
 
 def gate(lease: LaneLease, now_ms: float) -> Gate:
@@ -21,9 +21,9 @@ def gate(lease: LaneLease, now_ms: float) -> Gate:
     if lease.attempt > 0:
         return Gate.OPEN  # what has begun is finished
     if now_ms >= lease.permit_ms:
-        return Gate.GIVE_BACK  # its permit is stale: the answer was late, or a probe was waited for
+        return Gate.RELEASE  # its permit is stale: the answer was late, or a probe was waited for
     if lease.at > 0 and (lease.yielding or link.paused or link.stopping or link.policy.rated):
-        return Gate.GIVE_BACK
+        return Gate.RELEASE
     if lease.at > 0 and link.is_stalled(now_ms):
         return Gate.WAIT
     return Gate.OPEN

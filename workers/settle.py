@@ -19,7 +19,7 @@ from fleet.outcome import (
     retry_delay_s,
 )
 from fleet.state.entry import ACK, nack, outbox_item, park
-from fleet.state.pool import failed, fenced, held
+from fleet.state.pool import failed, fenced, in_place
 from workers.lease import LaneLease
 
 log = logging.getLogger("fleet.worker")
@@ -47,7 +47,7 @@ def settle(lease: LaneLease, outcome: Outcome) -> bool:
         case Unreachable(reason=reason) | NotSent(reason=reason):
             return _fail(lease, retry_delay_s(None), reason, counts=False)
         case Refenced():
-            lease.link.end(lease, fenced(FENCED_PAUSE_MS))
+            lease.link.release(lease, fenced(FENCED_PAUSE_MS))
             return False
         case _:
             assert_never(outcome)
@@ -66,7 +66,7 @@ def _fail(lease: LaneLease, delay_s: int, reason: str, *, counts: bool) -> bool:
             return _give_up(lease, park(parked(lease.entry, pool=lease.link.pool.code, reason=reason)))
         case "hold" | "park":
             delay_ms = delay_s * 1000
-            lease.link.end(lease, held(delay_ms) if counts else str(delay_ms))
+            lease.link.release(lease, in_place(delay_ms) if counts else str(delay_ms))
             return False
         case _:
             _return(lease, delay_s)
@@ -80,7 +80,7 @@ def _go_on(lease: LaneLease, verdict: str) -> bool:
     if lease.at < len(lease.entries):
         lease.link.owe(lease).items.append(item)
         return True
-    lease.link.end(lease).items.append(item)
+    lease.link.release(lease).items.append(item)
     return False
 
 
@@ -88,14 +88,14 @@ def _give_up(lease: LaneLease, verdict: str) -> bool:
     """What is newer of its group waits until its pool knows of that: if it never did, this one would be sent after."""
     item = outbox_item(lease.entry, verdict)
     lease.at += 1
-    lease.link.end(lease).items.append(item)
+    lease.link.release(lease).items.append(item)
     return False
 
 
 def _return(lease: LaneLease, delay_s: int) -> None:
     """Nack the message, and what its group still holds of its batch, or of its queue where that holds groups."""
     entry = lease.entry
-    settlement = lease.link.end(lease)
+    settlement = lease.link.release(lease)
     settlement.items.append(outbox_item(entry, nack(delay_s * 1000)))
     # Siblings come back sooner only where the source will not show them before the head of their group.
     cascade_s = CASCADE_RETRY_S if entry.source_holds_groups else max(CASCADE_RETRY_S, delay_s)

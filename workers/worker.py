@@ -153,7 +153,7 @@ class Worker:
             for lease in list(link.leases.values()):
                 if lease.transfer is None and lease.retry is not None:
                     lease.stop()
-                    link.end(lease)
+                    link.release(lease)
             link.poke()
         try:
             async with asyncio.timeout(self._stop_within_s):

@@ -50,7 +50,7 @@ def status(context: click.Context, as_json: bool) -> None:
     _show_queues(sorted(now.queues, key=lambda q: q.view.tracked, reverse=True)[:_MOST_SHOWN])
     _rest(len(now.queues), "queues")
     click.echo()
-    _show_pools(sorted(now.pools, key=lambda pool: pool.held, reverse=True)[:_MOST_SHOWN])
+    _show_pools(sorted(now.pools, key=lambda pool: pool.messages, reverse=True)[:_MOST_SHOWN])
     _rest(len(now.pools), "pools")
     click.echo()
     for problem in now.problems:

@@ -145,7 +145,7 @@ def drain(context: click.Context, code: str) -> None:
     now, state = ask(change())
     if now.tag == "unknown" or state is None:
         raise no_such_pool(code)
-    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {number(state.held, 'message')}.")
+    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {number(state.messages, 'message')}.")
     if state.paused:
         click.echo("It is paused, and delivers none of them before it is resumed.")
     if state.by_hand:

@@ -129,9 +129,9 @@ class Breakers:
         breaker = self._origins.get(origin)
         if breaker is None or not breaker.probing:
             return
-        self._give_back(origin, breaker)
+        self._release_permit(origin, breaker)
 
-    def _give_back(self, origin: str, breaker: Breaker) -> None:
+    def _release_permit(self, origin: str, breaker: Breaker) -> None:
         permit = breaker.permit
         breaker.end_probe()
         self._probing.pop(origin, None)
@@ -160,7 +160,7 @@ class Breakers:
             question.decided()
         breaker = self._origins.get(origin)
         if breaker is not None and breaker.permit is not None and not breaker.probing:
-            self._give_back(origin, breaker)  # the message that wanted it is not there any more
+            self._release_permit(origin, breaker)  # the message that wanted it is not there any more
 
     # What others found out ----------------------------------------------------------------------
 

@@ -105,11 +105,11 @@ class Added:
     known: int = 0
 
 
-# What came of a claim ------------------------------------------------------------------------------
+# What came of taking a job ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class Taken:
     """Yours until `job.claimed_until_ms`, which is also what a settlement has to carry."""
 
     job: Job
@@ -134,4 +134,4 @@ class Over:
     why: str
 
 
-Claim = Claimed | Busy | Expired | Over
+Take = Taken | Busy | Expired | Over

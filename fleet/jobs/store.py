@@ -40,8 +40,6 @@ from fleet.jobs.records import (
     Added,
     Attempt,
     Busy,
-    Claim,
-    Claimed,
     Event,
     Expired,
     Job,
@@ -50,6 +48,8 @@ from fleet.jobs.records import (
     Over,
     Status,
     Subscription,
+    Take,
+    Taken,
 )
 from fleet.jobs.rising import Rising, begins_its_jobs
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
@@ -58,7 +58,7 @@ from fleet.settings import Settings
 from fleet.sources import ulid
 
 MARGIN_MS = 15_000
-"""Added to a job's timeout in a claim: what a server may need besides the delivery itself, and its clock be off."""
+"""Added to a job's timeout while it is taken: what a server needs besides the delivery, and what its clock is off."""
 
 _NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
 
@@ -103,7 +103,7 @@ _NEXT_ONES = (
 )
 _NOT_BEFORE_DUE = case((dispatch_jobs.c.scheduled_ms > _DUE, dispatch_jobs.c.scheduled_ms), else_=_DUE)
 _PUT_BACK_BEHIND = (
-    # Said again: one that somebody claims or cancels meanwhile is waited for, and looked at by this alone.
+    # Said again: one that somebody takes or cancels meanwhile is waited for, and looked at by this alone.
     update(dispatch_jobs)
     .where(dispatch_jobs.c.id.in_(_NEXT_ONES), _MAY_BE_OUT)
     .values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
@@ -118,7 +118,7 @@ _CLAIM = (
     )
     .returning(*dispatch_jobs.c)
 )
-# Whether a claim is still ours: its end is the mark of a claim, as each later one ends later.
+# Whether a job is still taken by us: until when it is marks the taking, as each later one ends later.
 _OURS = and_(
     _WANTED,
     dispatch_jobs.c.status == "IN_PROGRESS",
@@ -258,17 +258,17 @@ class JobStore:
 
     # Processing -----------------------------------------------------------------------------------
 
-    def claim(self, job_id: str, attempt: int, *, margin_ms: int = MARGIN_MS) -> Claim:
-        """PENDING or QUEUED, or IN_PROGRESS past its time → IN_PROGRESS. Of two claimers one is told `Claimed`."""
+    def take(self, job_id: str, attempt: int, *, margin_ms: int = MARGIN_MS) -> Take:
+        """PENDING or QUEUED, or IN_PROGRESS past its time → IN_PROGRESS. Of two who ask one is told `Taken`."""
         given = {"job": job_id, "turn": attempt, "now": self._clock.wall_ms(), "margin": margin_ms}
         with writing(self.engine) as connection:
             row = connection.execute(_CLAIM, given).mappings().first()
             found = _job(connection, job_id) if row is None else _as_job(row)
         if row is not None and found is not None:
-            return Claimed(found) if found.status == "IN_PROGRESS" else Expired()
+            return Taken(found) if found.status == "IN_PROGRESS" else Expired()
         return why_not(found, attempt)
 
-    def put_back(self, job: Job, *, due_ms: int, window: int) -> Over | Busy | None:
+    def return_(self, job: Job, *, due_ms: int, window: int) -> Over | Busy | None:
         """PENDING again, as the next attempt, with none recorded: nobody was asked. Not None: it is not to be had.
 
         With those of its group that may be out behind it: first attempts stay in order, and the messages of theirs
@@ -290,7 +290,7 @@ class JobStore:
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
     ) -> Verdict | None:
-        """Record the attempt of a job as it was claimed, and what follows. None: somebody else has it by now.
+        """Record the attempt of a job as it was taken, and what follows. None: somebody else has it by now.
 
         The attempt is recorded all the same: it was made.
         """
@@ -348,7 +348,7 @@ def _failed_attempts(connection: Connection, job: Job) -> int:
 
 
 def why_not(found: Job | None, attempt: int) -> Busy | Over:
-    """Why this attempt of a job cannot be claimed."""
+    """Why this attempt of a job cannot be taken."""
     if found is None:
         return Over("there is no such job")
     if found.status in FINISHED:

@@ -95,7 +95,7 @@ class Explainer:
         order = await groups.lined_up(self.client, message.pool, message.lane)
         if key in order:
             return await self._queued(subject, message, order.index(key), taken)
-        _, outboxed = await Pool(self.client, message.pool).held([key])
+        _, outboxed = await Pool(self.client, message.pool).queued([key])
         if any(item.startswith(f"{key}{SEP}{message.token}{SEP}") for item in outboxed):
             details = [taken, f"Its outcome is settled in pool {message.pool} and on its way to its queue."]
             return Explanation(subject, "SETTLED", "its worker, or the leader, to copy the outcome", None, details)

@@ -116,8 +116,8 @@ async def _visible(
         by = "by hand (`fleet pool drain`)" if pool.by_hand else "as it is no longer configured"
         details.append(f"Pool {code} drains, {by}: it takes nothing new.")
         return Explanation(subject, "DRAINING", f"pool {code} to take messages again", None, details)
-    if pool.held >= pool.settings.capacity:
-        holds = number(pool.held, "message")
+    if pool.messages >= pool.settings.capacity:
+        holds = number(pool.messages, "message")
         details.append(f"Pool {code} is full: it holds {holds}, its capacity is {pool.settings.capacity}.")
         if pool.paused:
             details.append("It is paused by an operator.")

@@ -94,7 +94,7 @@ async def status(client: Client, *, depths: AskDepths = views.queue_depths, look
     config, router = await views.configuration(client)
     records = await present.processes(client)
     pools = await observe.pools(client)
-    holding = [pool.code for pool in pools if pool.held] if look_behind else None
+    holding = [pool.code for pool in pools if pool.messages] if look_behind else None
     found = Status(
         leader=await observe.leader(client),
         config=config,
@@ -192,12 +192,12 @@ def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:
 
 
 def _of_pool(pool: PoolView) -> list[str]:
-    holds = number(pool.held, "message")
+    holds = number(pool.messages, "message")
     if pool.settings.draining:
         # By hand or because it is configured no more: `fleet explain` of a message says which.
-        return [f"pool {pool.code} drains and takes nothing new, it holds {holds}"] if pool.held else []
+        return [f"pool {pool.code} drains and takes nothing new, it holds {holds}"] if pool.messages else []
     if pool.paused:
         return [f"pool {pool.code} is paused with {holds}"]
-    if pool.held >= pool.settings.capacity:
+    if pool.messages >= pool.settings.capacity:
         return [f"pool {pool.code} is full: its endpoints are slower than its queues"]
     return []

@@ -142,7 +142,7 @@ def pool_json(pool: PoolView) -> dict[str, Any]:
         "availablePermits": max(0, pool.settings.concurrency - pool.leases),
         "maxConcurrency": pool.settings.concurrency,
         # What is under way left the queue in every sense but that of Redis.
-        "queueSize": max(0, pool.held - pool.leases),
+        "queueSize": max(0, pool.messages - pool.leases),
         "maxQueueCapacity": pool.settings.capacity,
         "averageProcessingTimeMs": round(pool.outcomes["ms"] / total, 2) if total else 0.0,
     }

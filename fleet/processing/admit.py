@@ -1,4 +1,4 @@
-"""May the target of a job be called now? The circuit breaker of its origin is asked before the job is claimed.
+"""May the target of a job be called now? The circuit breaker of its origin is asked before the job is taken.
 
 They are the workers' breakers, with the workers' rules. What differs is who waits: a worker holds a message up to two
 seconds for the probe of another one. A server holds none, or a target that hangs would take the seats of all others.
@@ -27,7 +27,7 @@ _ORIGINS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """Nothing may be sent, so nothing is claimed."""
+    """Nothing may be sent, so nothing is taken."""
 
     origin: str
     delay_s: int

@@ -1,4 +1,4 @@
-"""One message of the pipeline: claim its job, deliver the payload to its target, record what came of it.
+"""One message of the pipeline: take its job, deliver the payload to its target, record what came of it.
 
 The router that sent the message is told `ack` whatever the target answered: retries are the pipeline's, through
 `scheduled_ms`. With two drivers of retries a job would be delivered by both.
@@ -25,7 +25,7 @@ from fleet.delivery.request import Requests, Ticket
 from fleet.delivery.signatures import Unsignable
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import is_token_of
-from fleet.jobs.records import FINISHED, Busy, Claimed, Expired, Job, Over
+from fleet.jobs.records import FINISHED, Busy, Expired, Job, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
 from fleet.outcome import MAX_RETRY_S, Failed, Outcome, Rejected, Uncallable
 from fleet.processing.admit import Shut, Targets, Turns
@@ -42,7 +42,7 @@ AT_ONCE = 512
 """Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
 THREADS = 8
 _SETTLE_AGAIN_S = 0.5
-_PUT_BACK_S = (1, 2, 5)
+_RETURN_S = (1, 2, 5)
 """By attempt, or until the breaker may be probed, if that is longer. Those that come ask for the probe: with 30 s a
 target that fails some of its jobs was shut nearly all of the time."""
 _ASLEEP_MS = 1000.0
@@ -59,7 +59,7 @@ class Answer:
 
 
 class _Lapsed(Exception):
-    """The claim may be somebody else's by now."""
+    """Somebody else may have taken the job by now."""
 
 
 class Processor:
@@ -118,29 +118,29 @@ class Processor:
             seen = await self._run(store.job, job_id)
             if seen is None or seen.status in FINISHED or seen.attempt != attempt:
                 return self._told(why_not(seen, attempt))
-            # Before the claim: what cannot be signed now spends no attempt.
+            # Before it is taken: what cannot be signed now spends no attempt.
             signer = await self._signers.of(seen.pool)
             if isinstance(signer, Unsignable):
                 raise JobStoreError(signer.reason)
             # Likewise: while its target is known to fail.
             ticket = await self._admit(seen)
             if isinstance(ticket, Shut):
-                return await self._put_back(store, seen, ticket)
+                return await self._return(store, seen, ticket)
             try:
                 asked_ms = self._clock.boot_ms()
-                claim = await self._run(store.claim, job_id, attempt)
-                if isinstance(claim, Claimed):
-                    return await self._deliver(store, claim.job, signer, ticket, asked_ms)
-                return self._told(claim)
+                take = await self._run(store.take, job_id, attempt)
+                if isinstance(take, Taken):
+                    return await self._deliver(store, take.job, signer, ticket, asked_ms)
+                return self._told(take)
             finally:
                 ticket.close()
 
-    async def _put_back(self, store: JobStore, job: Job, shut: Shut) -> Answer:
+    async def _return(self, store: JobStore, job: Job, shut: Shut) -> Answer:
         """Into the job store, where it takes no room. A message that waits takes its pool's, from all other targets."""
-        least_s = max(shut.delay_s, _PUT_BACK_S[min(job.attempt, len(_PUT_BACK_S)) - 1])
+        least_s = max(shut.delay_s, _RETURN_S[min(job.attempt, len(_RETURN_S)) - 1])
         now_ms = self._clock.wall_ms()
         due_ms = self._turns.next(shut.origin, now_ms=now_ms, not_before_ms=now_ms + least_s * 1000)
-        gone = await self._run(partial(store.put_back, job, due_ms=due_ms, window=self._window))
+        gone = await self._run(partial(store.return_, job, due_ms=due_ms, window=self._window))
         if gone is not None:
             return self._told(gone)
         self.counts["refused.breaker"] += 1
@@ -155,8 +155,8 @@ class Processor:
             return self._admission.unasked(job.target_url)
         return await self._admission.admit(job.target_url)
 
-    def _told(self, claim: Busy | Expired | Over) -> Answer:
-        match claim:
+    def _told(self, take: Busy | Expired | Over) -> Answer:
+        match take:
             case Busy(until_ms):
                 self.counts["refused.busy"] += 1
                 left_s = math.ceil((until_ms - self._clock.wall_ms()) / 1000)
@@ -168,7 +168,7 @@ class Processor:
                 self.counts["refused.over"] += 1
                 return Answer(True, why)
             case _:
-                assert_never(claim)
+                assert_never(take)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -94,7 +94,7 @@ def _queues(now: Status) -> Part:
 
 
 def _pools(now: Status) -> Part:
-    full = sum(pool.held >= pool.settings.capacity for pool in now.pools if not pool.settings.draining)
+    full = sum(pool.messages >= pool.settings.capacity for pool in now.pools if not pool.settings.draining)
     paused = sum(pool.paused for pool in now.pools)
     found = [f"{full} of {len(now.pools)} are full"] if full else []
     found += [f"{paused} of {len(now.pools)} are paused"] if paused else []

@@ -50,7 +50,7 @@ async def _page(
         queues={queue.view.name for queue in queues},
     )
     # One that never had a message has none of these lines. Nothing goes away that was there before.
-    _pools(page, [pool for pool in pools if pool.held or ("wait", pool.code) in counted])
+    _pools(page, [pool for pool in pools if pool.messages or ("wait", pool.code) in counted])
     concurrency = ((pool.code, int(pool.settings["concurrency"])) for pool in pools)
     page.of_each("fleet_pool_concurrency", "gauge", "Deliveries at a time, at most.", "pool", {"": concurrency})
     _queues(page, queues)
@@ -62,7 +62,7 @@ async def _page(
 
 def _pools(page: Exposition, pools: list[Looked]) -> None:
     gauges = {
-        "queued": ("Messages that wait.", [max(0, pool.held - pool.leases) for pool in pools]),
+        "queued": ("Messages that wait.", [max(0, pool.messages - pool.leases) for pool in pools]),
         "active": ("Deliveries under way.", [pool.leases for pool in pools]),
         "groups": ("Groups with messages.", [pool.leases + pool.ready + pool.later for pool in pools]),
     }

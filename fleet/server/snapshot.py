@@ -41,7 +41,7 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         now = self.status
-        busiest = sorted(now.pools, key=lambda pool: pool.held, reverse=True)[:_POOLS_SHOWN]
+        busiest = sorted(now.pools, key=lambda pool: pool.messages, reverse=True)[:_POOLS_SHOWN]
         return {
             "time": utc(),
             "health": self.health.to_json(),

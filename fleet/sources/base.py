@@ -30,7 +30,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Receipt:
     """A message that we received and may still ack, nack or extend."""
 
     broker_id: str
@@ -87,17 +87,17 @@ class Source(Protocol):
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         """Up to `max_messages`, oldest first. Waits at most `wait_ms` for the first. Cancelling it loses nothing."""
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         """Delete each. The answers stand in the places of the questions. False: it was shown again since, under
         another handle.
 
         Idempotent: a message that is already gone counts as deleted.
         """
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         """Show each again after its own delay in ms (0: at once). Answers as `ack` does."""
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         """Keep each invisible for `visibility_ms` from now. Answers as `ack` does."""
 
     async def depth(self) -> Depth: ...

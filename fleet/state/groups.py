@@ -53,7 +53,7 @@ class PoolNow:
     paused: bool
     by_hand: bool
     """Something in it was changed by hand since its revision was published."""
-    held: int
+    messages: int
     leases: int
     ready: int
     later: int

@@ -21,7 +21,7 @@ _CALLS_AT_ONCE = 16
 class Looked:
     code: str
     settings: dict[str, str]
-    held: int
+    messages: int
     leases: int
     ready: int
     later: int

@@ -33,14 +33,14 @@ class PoolView:
     code: str
     settings: PoolSettings
     paused: bool
-    held: int
+    messages: int
     """Messages in the pool, queued or under way."""
     leases: int
-    """Groups that a worker delivers now."""
+    """Lanes that a worker delivers now."""
     ready: int
-    """Groups that wait for a worker."""
+    """Lanes that wait for a worker."""
     later: int
-    """Groups that wait for a time."""
+    """Lanes that wait for a time."""
     outcomes: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -106,7 +106,7 @@ async def pools(client: Client) -> list[PoolView]:
 async def _pools(client: Client, codes: Sequence[str]) -> dict[str, PoolView]:
     return {
         one.code: PoolView(
-            one.code, _settings(one.settings), "paused" in one.settings, one.held, one.leases, one.ready, one.later
+            one.code, _settings(one.settings), "paused" in one.settings, one.messages, one.leases, one.ready, one.later
         )
         for one in await look(client, codes)
         if one.exists
@@ -225,16 +225,16 @@ async def _with_states(client: Client, queue: str, page: list[Tracked]) -> list[
     with translated():
         answers = await pipeline.execute()
     return [
-        InFlight(queue, message, _state(message, leased=answers[2 * i] is not None, held=bool(answers[2 * i + 1])))
+        InFlight(queue, message, _state(message, leased=answers[2 * i] is not None, queued=bool(answers[2 * i + 1])))
         for i, message in enumerate(page)
     ]
 
 
-def _state(message: Tracked, *, leased: bool, held: bool) -> str:
+def _state(message: Tracked, *, leased: bool, queued: bool) -> str:
     if message.state != "t":
         # Settled in Redis; its queue's owner has not told the source yet.
         return "ACKING" if message.state == "a" else "NACKING"
-    if not held:
+    if not queued:
         return "TRACKED"
     return "PROCESSING" if leased else "QUEUED"
 

@@ -38,10 +38,10 @@ class Settlement:
     epoch: str
     items: list[str] = field(default_factory=list)
     release: str = "keep"
-    """`keep`, `ready`, the ms after which the lane may be leased again, or what `failed` or `held` makes."""
+    """`keep`, `ready`, the ms after which the lane may be leased again, or what `failed`, `fenced`, `in_place` make."""
 
 
-def held(delay_ms: int) -> str:
+def in_place(delay_ms: int) -> str:
     """Release the lease; its head failed, and is tried again in place after the delay."""
     return f"h{delay_ms}"
 
@@ -183,10 +183,10 @@ class Pool:
         waits = {i - 1: int(ms) for i, ms in zip(behind[0::2], behind[1::2], strict=True)}
         return Submitted(tag, accepted, room, frozenset(i - 1 for i in cascaded), waits)
 
-    async def renew(self, worker: str, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+    async def renew(self, worker: str, leases: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
         """Keep (lane, epoch) leases; returns the lanes that are lost."""
         arguments: list[str | int] = [self.now_ms, worker, ttl_ms]
-        for lane, epoch in held:
+        for lane, epoch in leases:
             arguments += (lane, epoch)
         s = script("renew")
         lost: list[str] = await s(self.client, s.keys_of(self.keys), arguments)
@@ -244,9 +244,9 @@ class Pool:
         arguments = [field for message in messages for field in message]
         await s(self.client, s.keys_of(self.keys), arguments)
 
-    async def held(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
+    async def queued(self, keys: Sequence[str]) -> tuple[list[bool], list[str]]:
         """Which entries the pool still queues, and every outbox item that may not have been copied yet."""
-        s = script("held")
+        s = script("queued")
         flags, records = await s(self.client, [self.keys.entries, self.keys.outboxes, self.keys.outbox("")], list(keys))
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 

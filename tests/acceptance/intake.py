@@ -18,7 +18,7 @@ from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.message import DEFAULT_POOL
-from fleet.sources.base import Depth, Held, Received, Source
+from fleet.sources.base import Depth, Receipt, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
@@ -51,15 +51,15 @@ class SourceWithoutGroups:
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         return []
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         self.acked += [h.handle for h in held if h.handle not in self.expired]
         return [h.handle not in self.expired for h in held]
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         self.nacked |= {h.handle: delay_ms for h, delay_ms in held}
         return [True] * len(held)
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         return [True] * len(held)
 
     async def depth(self) -> Depth:

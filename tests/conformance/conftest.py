@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.sources.base import Held, Outgoing, Received, Source
+from fleet.sources.base import Outgoing, Receipt, Received, Source
 from tests.conformance.kits import KITS, Kit
 from tests.conformance.table import Table, facts_of
 
@@ -43,8 +43,8 @@ def bodies(received: list[Received]) -> list[str]:
     return [one.body.decode() for one in received]
 
 
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
+def held(received: list[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in received]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fleet.sources.base import Held, Outgoing
+from fleet.sources.base import Outgoing, Receipt
 from tests.conformance.conftest import Bench, bodies, held
 
 SOON_MS = 5_000
@@ -92,7 +92,7 @@ async def test_a_handle_that_is_none_is_answered_with_false(bench: Bench, handle
     source = await bench.source()
     await bench.send("a")
     (received,) = await source.poll(10, SOON_MS)
-    assert await source.ack([Held("x", handle), *held([received])]) == [False, True]
+    assert await source.ack([Receipt("x", handle), *held([received])]) == [False, True]
 
 
 async def test_a_nacked_message_is_shown_again_at_once(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import parse_address
 from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.activemq.source import ActiveMqSource
-from fleet.sources.base import Depth, Held, Outgoing, Received
+from fleet.sources.base import Depth, Outgoing, Receipt, Received
 
 SOON_MS = 5_000
 HEARTBEAT_MS = 1000
@@ -28,8 +28,8 @@ async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 
         await publisher.close()
 
 
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
+def held(received: list[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in received]
 
 
 def bodies(received: list[Received]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy import update
 
 from fleet.jobs.database import open_engine, parse_url, writing
-from fleet.jobs.records import Claimed, Job, NewJob
+from fleet.jobs.records import Job, NewJob, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
 
@@ -53,8 +53,8 @@ def added(store: JobStore, **given: object) -> Job:
 
 
 def claimed(store: JobStore, job: Job) -> Job:
-    claim = store.claim(job.id, job.attempt)
-    assert isinstance(claim, Claimed)
+    claim = store.take(job.id, job.attempt)
+    assert isinstance(claim, Taken)
     return claim.job
 
 

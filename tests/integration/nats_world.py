@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Held, Outgoing, Publisher, Received, Source
+from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Source
 from fleet.sources.open import open_publisher, open_source
 
 SOON_MS = 5_000
@@ -39,8 +39,8 @@ class Place:
         assert await publisher.publish(outgoing) == [None] * len(numbers)
 
 
-def held(received: Sequence[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
+def held(received: Sequence[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in received]
 
 
 def numbers_of(received: Sequence[Received]) -> list[int]:

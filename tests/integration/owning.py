@@ -23,7 +23,7 @@ from fleet.config import parse_router_config
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.operate import views
-from fleet.sources.base import Depth, Held, Received, Source
+from fleet.sources.base import Depth, Receipt, Received, Source
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
@@ -97,18 +97,18 @@ class HeldSource:
                     await self.let_go.wait()
             return []
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         known = [one.broker_id not in self.expired for one in held]
         self.acked += [one.broker_id for one, is_known in zip(held, known, strict=True) if is_known]
         return known
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         if self.cannot_nack:
             raise SourceUnavailable(self.cannot_nack)
         self.nacked += [one.broker_id for one, _ in held]
         return [True] * len(held)
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         assert visibility_ms == self.visibility_ms
         self.extended += [one.broker_id for one in held]
         return [True] * len(held)

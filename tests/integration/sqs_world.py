@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fleet.clock import SystemClock
-from fleet.sources.base import Held, Outgoing, Publisher, Received
+from fleet.sources.base import Outgoing, Publisher, Receipt, Received
 from fleet.sources.open import open_publisher
 from fleet.sources.sqs.address import parse_address
 from fleet.sources.sqs.source import SqsSource
@@ -51,5 +51,5 @@ def bodies(received: list[Received]) -> list[str]:
     return [one.body.decode() for one in received]
 
 
-def held(received: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
+def held(received: list[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in received]

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text, update
 
 from fleet.jobs.database import open_engine, parse_url, reading, writing
-from fleet.jobs.records import Busy, Claimed, Job, NewJob
+from fleet.jobs.records import Busy, Job, NewJob, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
 from fleet.processing.admit import PROBED_DELAY_S
@@ -153,8 +153,8 @@ async def test_a_job_that_somebody_else_has_by_now_is_not_put_back(
     ):
         await a.fail(target.url)
         job = a.add(target.url)
-        assert isinstance(a.store.claim(job.id, 1), Claimed)
-        assert isinstance(a.store.put_back(job, due_ms=1, window=3), Busy)
+        assert isinstance(a.store.take(job.id, 1), Taken)
+        assert isinstance(a.store.return_(job, due_ms=1, window=3), Busy)
         assert (a.job(job.id).status, a.job(job.id).attempt) == ("IN_PROGRESS", 1)
 
 
@@ -168,7 +168,7 @@ async def test_one_behind_that_is_claimed_or_cancelled_at_that_moment_stays_so(
         job, behind = a.add("http://h/", **ordered), a.add("http://h/", **ordered)
         with writing(a.store.engine) as connection:
             connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == behind.id).values(status=status))
-            going_back = begun(partial(a.store.put_back, job, due_ms=1, window=3), name="puts back")
+            going_back = begun(partial(a.store.return_, job, due_ms=1, window=3), name="puts back")
             with reading(a.store.engine) as looking:
                 until(lambda: bool(looking.execute(_WAITING).scalar()))
         going_back.result(15)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from fleet.jobs.records import Busy, Claimed, Expired, Over
+from fleet.jobs.records import Busy, Expired, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore
 from fleet.outcome import Delivered, Failed
 from tests.integration.job_store_world import Hand, added, at_once, claimed, job, set_values
@@ -18,9 +18,9 @@ from tests.integration.job_store_world import Hand, added, at_once, claimed, job
 def test_of_two_claimers_of_one_job_one_wins(store: JobStore) -> None:
     for one in store.add_jobs([job() for _ in range(40)]).ids:
         won, lost = sorted(
-            at_once([partial(store.claim, one, 1)] * 2), key=lambda claim: isinstance(claim, Busy)
+            at_once([partial(store.take, one, 1)] * 2), key=lambda claim: isinstance(claim, Busy)
         )  # fmt: skip
-        assert isinstance(won, Claimed) and isinstance(lost, Busy)
+        assert isinstance(won, Taken) and isinstance(lost, Busy)
         assert lost.until_ms == won.job.claimed_until_ms
 
 
@@ -28,8 +28,8 @@ def test_of_two_claimers_of_a_lapsed_claim_one_wins(store: JobStore, clock: Hand
     jobs = [claimed(store, added(store)) for _ in range(40)]
     clock.now_ms += 10**6
     for one in jobs:
-        claims = at_once([partial(store.claim, one.id, 1)] * 2)
-        assert sorted(type(claim).__name__ for claim in claims) == ["Busy", "Claimed"]
+        claims = at_once([partial(store.take, one.id, 1)] * 2)
+        assert sorted(type(claim).__name__ for claim in claims) == ["Busy", "Taken"]
 
 
 @pytest.mark.parametrize("status", ["PENDING", "QUEUED"])
@@ -44,7 +44,7 @@ def test_a_claim_is_somebody_elses_until_its_time_is_over_and_then_anybodys(stor
     first = claimed(store, added(store))
     assert first.claimed_until_ms is not None
     clock.now_ms = first.claimed_until_ms - 1
-    assert store.claim(first.id, 1) == Busy(first.claimed_until_ms)
+    assert store.take(first.id, 1) == Busy(first.claimed_until_ms)
     clock.now_ms += 1
     second = claimed(store, first)
     assert store.settle(first, Delivered(), started_ms=1, status_code=200) is None
@@ -58,23 +58,23 @@ def test_a_claim_is_somebody_elses_until_its_time_is_over_and_then_anybodys(stor
 def test_what_is_finished_is_not_claimed(store: JobStore, status: str) -> None:
     one = added(store)
     set_values(store, one, status=status)
-    assert store.claim(one.id, 1) == Over(f"the job is {status}")
+    assert store.take(one.id, 1) == Over(f"the job is {status}")
 
 
 def test_another_attempt_than_the_one_that_counts_is_not_claimed(store: JobStore) -> None:
     one = added(store)
     set_values(store, one, attempt=3)
     for attempt in (1, 2, 4):
-        assert isinstance(store.claim(one.id, attempt), Over)
-    assert isinstance(store.claim("nobody", 1), Over)
+        assert isinstance(store.take(one.id, attempt), Over)
+    assert isinstance(store.take("nobody", 1), Over)
 
 
 def test_what_has_expired_is_not_claimed_and_says_so(store: JobStore, clock: Hand) -> None:
     one = added(store, expires_ms=clock.now_ms)
-    assert isinstance(store.claim(one.id, 1), Expired)
+    assert isinstance(store.take(one.id, 1), Expired)
     found = store.job(one.id)
     assert found is not None and (found.status, found.completed_ms) == ("EXPIRED", clock.now_ms)
-    assert isinstance(store.claim(added(store, expires_ms=clock.now_ms + 1).id, 1), Claimed)
+    assert isinstance(store.take(added(store, expires_ms=clock.now_ms + 1).id, 1), Taken)
 
 
 # Outcomes ------------------------------------------------------------------------------------------

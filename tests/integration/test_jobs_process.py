@@ -276,7 +276,7 @@ async def test_two_messages_of_a_job_at_once_are_one_delivery(world: World) -> N
 async def test_a_job_whose_server_died_is_delivered_again_once_its_claim_is_over(world: World) -> None:
     async with target(world, answering(OK)) as server:
         job = world.add(timeout_seconds=2)
-        world.store.claim(job.id, 1)  # by a server that died then
+        world.store.take(job.id, 1)  # by a server that died then
         answer = await world.processor.process(job.id, 1)
         assert answer == Answer(False, "it is being delivered", 2 + MARGIN_MS // 1000)
         assert server.requests == []
@@ -315,7 +315,7 @@ async def test_the_loop_goes_on_while_the_database_makes_us_wait(world: World, m
         holder = threading.Thread(target=hold)
         holder.start()
         await asyncio.get_running_loop().run_in_executor(None, locked.wait)
-        claim, claiming = world.store.claim, threading.Event()
+        claim, claiming = world.store.take, threading.Event()
 
         def tell_and_claim(*given: Any) -> Any:
             claiming.set()

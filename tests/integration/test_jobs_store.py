@@ -8,7 +8,7 @@ from functools import partial
 from sqlalchemy import select
 
 from fleet.jobs.database import reading
-from fleet.jobs.records import STATUSES, Claimed, Job, NewEvent, Subscription
+from fleet.jobs.records import STATUSES, Job, NewEvent, Subscription, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
 from tests.integration.job_store_world import added, at_once, job, set_values
@@ -88,9 +88,9 @@ def test_only_what_waits_or_is_in_error_is_cancelled(store: JobStore) -> None:
 
 def test_of_a_cancel_and_a_claim_at_once_one_wins(store: JobStore) -> None:
     for one in store.add_jobs([job() for _ in range(30)]).ids:
-        calls: list[Callable[[], object]] = [partial(store.cancel, one), partial(store.claim, one, 1)]
+        calls: list[Callable[[], object]] = [partial(store.cancel, one), partial(store.take, one, 1)]
         cancelled, claim = at_once(calls)
-        assert cancelled is not isinstance(claim, Claimed)
+        assert cancelled is not isinstance(claim, Taken)
 
 
 def test_a_group_or_a_pool_is_retried_and_cancelled_as_a_whole(store: JobStore) -> None:

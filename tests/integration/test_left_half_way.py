@@ -9,13 +9,13 @@ import pytest
 
 from coordinator import phantoms
 from coordinator.answers import PATIENCE_S
-from coordinator.hand_back import hand_back
+from coordinator.last_stop import return_all
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.errors import Fenced, SourceUnavailable, StateUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Held, Received
+from fleet.sources.base import Receipt, Received
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
@@ -108,13 +108,13 @@ async def test_a_full_redis_is_taken_over_in_order(client: Client) -> None:
 
 async def test_what_the_last_coordinator_cannot_show_again_comes_before_what_is_newer(client: Client) -> None:
     class Away(SourceWithoutGroups):
-        async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+        async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
             raise SourceUnavailable("away")
 
     async with owning(client, "last", Away()) as owner:
         await owner.take(1, 2, 3)
         alarms = Alarms(warnings=Warnings(client), source="last")
-        assert await hand_back(client=client, queue=owner.queue, source=owner.source, alarms=alarms) == 0
+        assert await return_all(client=client, queue=owner.queue, source=owner.source, alarms=alarms) == 0
         assert await owner.queue.tracked_count() == 0
     await next_in_order(client, SourceWithoutGroups())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError, SourceUnavailable
-from fleet.sources.base import Held, Outgoing, Received, Source
+from fleet.sources.base import Outgoing, Receipt, Received, Source
 from fleet.sources.open import open_publisher, open_source
 from tests.integration.nats_world import LONG_MS, SOON_MS, Place, drained, held, numbers_of, until_it_answers
 from tests.servers.nats import NatsServer, running_nats
@@ -46,7 +46,7 @@ async def test_a_line_that_is_cut_for_a_while_loses_nothing_and_keeps_the_order(
 
 
 async def _all_fail_quickly(source: Source, seen: list[int]) -> None:
-    handle = Held("x", "$JS.ACK.x")
+    handle = Receipt("x", "$JS.ACK.x")
     for call in (lambda: source.poll(1, 30_000), lambda: source.ack([handle]), source.depth):
         began = time.monotonic()
         try:

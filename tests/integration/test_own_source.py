@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import InvalidConfig, SourceFull, SourceUnavailable
-from fleet.sources.base import Held, Outgoing, Publisher, Source, Surroundings
+from fleet.sources.base import Outgoing, Publisher, Receipt, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.sources.own import look as own_look
 from fleet.state.connect import connected
@@ -57,11 +57,11 @@ async def test_a_source_whose_line_was_cut_goes_on_when_it_is_mended(world: Worl
     world.proxy.cut()
     for _ in range(3):
         with pytest.raises(SourceUnavailable):
-            await source.ack([Held(first.broker_id, first.handle)])
+            await source.ack([Receipt(first.broker_id, first.handle)])
         with pytest.raises(SourceUnavailable):
             await source.poll(1, 1000)
     world.proxy.mend()
-    assert await source.ack([Held(first.broker_id, first.handle)]) == [True]
+    assert await source.ack([Receipt(first.broker_id, first.handle)]) == [True]
     assert len(await source.poll(10, 1000)) == 5
     # Signals come again as well: what is sent now wakes a poll that waits.
     waiting = asyncio.create_task(source.poll(10, 20_000))
@@ -115,7 +115,7 @@ async def test_a_thousand_large_messages_go_in_calls_that_redis_takes(world: Wor
     await publisher.publish([Outgoing(f"{i}", b"x" * 20_000, f"g{i}") for i in range(1000)])
     taken = 0
     while batch := await source.poll(500, 0):
-        assert all(await source.ack([Held(one.broker_id, one.handle) for one in batch]))
+        assert all(await source.ack([Receipt(one.broker_id, one.handle) for one in batch]))
         taken += len(batch)
     assert taken == 1000
 
@@ -147,7 +147,7 @@ async def test_who_only_looks_sees_what_is_out_delayed_or_behind_another(world: 
         (taken,) = await source.poll(1, 1000)
         first = await own_look.find(client, "orders", "first")
         assert first is not None and first.leased and first.visible_at_ms > 0
-        await source.nack([(Held(taken.broker_id, taken.handle), 60_000)])
+        await source.nack([(Receipt(taken.broker_id, taken.handle), 60_000)])
         delayed = await own_look.find(client, "orders", "first")
         assert delayed is not None and not delayed.leased and delayed.visible_at_ms > 0
         of_group = await own_look.find(client, "orders", "g")

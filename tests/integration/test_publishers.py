@@ -10,7 +10,7 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.operate.send import Overrides, drafts_from_lines, send
-from fleet.sources.base import Held, Outgoing, Surroundings, Unsent, Unsure
+from fleet.sources.base import Outgoing, Receipt, Surroundings, Unsent, Unsure
 from fleet.sources.open import open_publisher, open_source
 from tests.servers.activemq import ActiveMqServer
 from tests.servers.local import RedisServer
@@ -38,7 +38,7 @@ class Way:
         words: list[str] = []
         while batch := await source.poll(100, 1000):
             words += [one.body.split()[0].decode() for one in batch]
-            await source.ack([Held(one.broker_id, one.handle) for one in batch])
+            await source.ack([Receipt(one.broker_id, one.handle) for one in batch])
         await source.close()
         return words
 

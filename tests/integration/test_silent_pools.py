@@ -15,7 +15,7 @@ from coordinator.rooms import Rooms
 from fleet.clock import SystemClock
 from fleet.errors import Disordered, Fenced, StateUnavailable
 from fleet.lease import Lease
-from fleet.sources.base import Held
+from fleet.sources.base import Receipt
 from fleet.state.connect import Client, connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
@@ -233,7 +233,7 @@ async def test_an_heir_that_cannot_show_what_was_left_gives_the_queue_up_in_diso
     async with owning(client, "older", source) as older:
         await older.take(1)
 
-    async def unknown(held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def unknown(held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         return [False] * len(held)
 
     monkeypatch.setattr(source, "nack", unknown)

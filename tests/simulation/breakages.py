@@ -66,7 +66,8 @@ BREAKAGES: dict[str, Breakage] = {
                 "coordinator/admit.py",
                 "        batch_id = secrets.token_hex(8)\n",
                 "        batch_id = secrets.token_hex(8)\n"
-                "        await self._source.ack([Held(r.received.broker_id, r.received.handle) for r, _ in fresh])\n",
+                "        sent = [Receipt(r.received.broker_id, r.received.handle) for r, _ in fresh]\n"
+                "        await self._source.ack(sent)\n",
             ),
         ),
         found_at=1,

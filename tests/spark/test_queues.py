@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from fleet.jobs.schema import claims
-from fleet.sources.base import Held, Received, Surroundings
+from fleet.sources.base import Receipt, Received, Surroundings
 from fleet.sources.open import open_source
 from spark.session import Spark
 from spark.sources.ledger import Ledger
@@ -128,7 +128,7 @@ async def taken_out(ground: Ground) -> list[Taken]:
         async with asyncio.timeout(30):
             while (depth := await source.depth()).waiting + depth.invisible:
                 some = await source.poll(100, 500)
-                assert all(await source.ack([Held(one.broker_id, one.handle) for one in some]))
+                assert all(await source.ack([Receipt(one.broker_id, one.handle) for one in some]))
                 taken += some
     finally:
         await source.close()

@@ -22,7 +22,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 def settle(ground: Ground, job_id: str, attempt: int, outcome: Delivered | Failed) -> None:
-    claim = ground.store.claim(job_id, attempt)
+    claim = ground.store.take(job_id, attempt)
     job = getattr(claim, "job", None)
     assert job is not None
     started_ms = job.created_ms + 10 * attempt

@@ -64,8 +64,8 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     assert (await settle(pool, done, call=7)).refused == set()
     yield "recall"
     assert [page async for page in pool.recall(name, 10)] == []
-    yield "held"
-    flags, items = await pool.held([messages[0].key])
+    yield "queued"
+    flags, items = await pool.queued([messages[0].key])
     assert (flags, sorted(items)) == ([False], await outboxed(pool))
     yield "report"
     outcomes = [(m.broker_id, m.token, "a") for m in messages]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 
 VISIBILITY_MS = 30_000
 
@@ -71,7 +71,7 @@ class ModelQueue:
         group = message.group if self.holds_groups else None
         return Received(str(message.number), message.receipt, text, group, message.shown)
 
-    def _of(self, held: Held) -> Sent:
+    def _of(self, held: Receipt) -> Sent:
         message = self.sent[int(held.broker_id)]
         assert message.is_gone or message.is_unseen or held.handle == message.receipt, "there is a newer receipt"
         return message
@@ -85,7 +85,7 @@ class ModelQueue:
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         return self.receive(max_messages)
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         done = []
         for one in held:
             message = self._of(one)
@@ -93,7 +93,7 @@ class ModelQueue:
             done.append(message.is_gone)
         return done
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         done = []
         for one, delay_ms in held:
             message = self._of(one)
@@ -102,7 +102,7 @@ class ModelQueue:
                 message.until_ms = self.now_ms + delay_ms
         return done
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         return [True] * len(held)
 
     async def depth(self) -> Depth:

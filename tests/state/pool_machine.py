@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fleet.state.connect import Client
 from fleet.state.entry import ACK, ITEM_SEP, Entry, nack, outbox_item
-from fleet.state.pool import Claim, Pool, PoolSettings, Settlement, failed, fenced, held
+from fleet.state.pool import Claim, Pool, PoolSettings, Settlement, failed, fenced, in_place
 from tests.state.model import ModelPool
 from tests.state.model_away import GRACE_MS
 from tests.state.stage import NOON_MS, OWNER_EPOCH, TTL_MS, entry
@@ -158,7 +158,9 @@ class PoolMachine(RuleBasedStateMachine):
         count = data.draw(st.sampled_from([most, min(1, most), 0]))
         ending = data.draw(st.sampled_from([ACK, ACK, nack(30_000), "cascade"]))
         items = [outbox_item(message, ACK) for message in claimed.entries[:count]]
-        release = data.draw(st.sampled_from(["keep", "keep", "ready", "500", held(500), held(40_000), fenced(500)]))
+        release = data.draw(
+            st.sampled_from(["keep", "keep", "ready", "500", in_place(500), in_place(40_000), fenced(500)])
+        )
         made = Settlement(claimed.lane, claimed.epoch, items, release)
         if items and ending != ACK:
             last = claimed.entries[count - 1]

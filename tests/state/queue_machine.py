@@ -27,7 +27,7 @@ from fleet.sources.base import Received
 from fleet.state.connect import Client
 from fleet.state.entry import ACK, Entry, nack, outbox_item
 from fleet.state.keys import QueueKeys
-from fleet.state.pool import AWAY_GRACE_MS, Claim, Pool, PoolSettings, Settlement, failed, fenced, held
+from fleet.state.pool import AWAY_GRACE_MS, Claim, Pool, PoolSettings, Settlement, failed, fenced, in_place
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from fleet.state.warnings import Warnings
@@ -278,7 +278,7 @@ class QueueMachine(RuleBasedStateMachine):
         done, failing = claimed.entries[:count], claimed.entries[count : count + 1]
         made = Settlement(claimed.lane, claimed.epoch, [outbox_item(message, ACK) for message in done], "ready")
         if failing and self.on_failure == "hold":
-            made.release = held(delay_ms)
+            made.release = in_place(delay_ms)
         elif failing:
             made.items.append(outbox_item(failing[0], nack(delay_ms)))
             made.release = failed(min(delay_ms, 10_000), failing[0].batch, "q")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.state.entry import Entry
-from fleet.state.pool import AWAY_GRACE_MS, Pool, Settlement, Submitted, held
+from fleet.state.pool import AWAY_GRACE_MS, Pool, Settlement, Submitted, in_place
 from tests.state.stage import OWNER_EPOCH, Stage, claim_one, drain, entry, pool_settings, settle, submit
 
 FULL_MS = 30_000
@@ -31,7 +31,7 @@ async def a_tail_away(stage: Stage, *, delay_ms: int = 5_000) -> Pool:
     pool = await stage.pool(capacity=20, on_failure="hold")
     await submit(pool, of_group(*range(7)))
     claimed = await claim_one(pool)
-    answer = await settle(pool, Settlement("g", claimed.epoch, [], held(delay_ms)))
+    answer = await settle(pool, Settlement("g", claimed.epoch, [], in_place(delay_ms)))
     assert [item.split("\x1f")[1] for item in answer.cascaded] == ["g5", "g6"]
     return pool
 
@@ -245,7 +245,7 @@ async def test_a_second_tail_stands_before_the_first(stage: Stage) -> None:
     stage.advance(10)
     await pool.configure("2", pool_settings(capacity=8, on_failure="hold"))
     again = await claim_one(pool)
-    answer = await settle(pool, Settlement("g", again.epoch, [], held(10)))
+    answer = await settle(pool, Settlement("g", again.epoch, [], in_place(10)))
     assert [item.split("\x1f")[1] for item in answer.cascaded] == ["g2", "g3", "g4"]
     stage.advance(10)
     assert await drain(pool) == ["g0", "g1"]
@@ -269,7 +269,7 @@ async def test_what_is_refused_with_its_share_is_noted_in_its_order(stage: Stage
     pool = await stage.pool(capacity=20, on_failure="hold")
     await submit(pool, of_group(0, 1, 2, 3))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     await submit(pool, [*of_group(*range(13), group="other")])
     share = [*of_group(4, 5), *of_group(*range(7), group="more")]
     assert (await pool.submit("q", OWNER_EPOCH, share)).accepted == 0
@@ -288,7 +288,7 @@ async def test_what_never_came_again_is_forgotten_after_two_days(stage: Stage) -
     assert await stage.client.zscore(pool.keys.away, "rg") is not None, "nothing else went back since"
     await submit(pool, of_group(*range(7), group="h"))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("h", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("h", claimed.epoch, [], in_place(5_000)))
     assert await stage.client.zrange(pool.keys.away, 0, -1) == ["rh"]
 
 

@@ -7,7 +7,7 @@ from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
 from fleet.state.keys import FleetKeys
 from fleet.state.operate import PoolByHand
-from fleet.state.pool import Settlement, held
+from fleet.state.pool import Settlement, in_place
 from fleet.state.registry import Registry
 from tests.state.stage import (
     NOON_MS,
@@ -94,7 +94,7 @@ async def test_what_waits_in_place_waits_no_longer_than_its_delay(stage: Stage) 
     pool = await stage.pool()
     await submit(pool, in_group(2))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     stage.advance(-HOUR_MS)
     assert await claim(pool) == []
     stage.advance(5_000)
@@ -105,7 +105,7 @@ async def test_a_step_before_the_next_call_of_a_worker_is_seen_by_who_submits(st
     pool = await stage.pool(capacity=4)
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     stage.advance(-HOUR_MS)
     answer = await pool.submit("q", OWNER_EPOCH, in_group(2))
     assert answer.behind == {1: 5_000}

@@ -13,7 +13,7 @@ from fleet.state.breakers import SharedBreakers
 from fleet.state.entry import ACK, nack, outbox_item
 from fleet.state.groups import RATE_WINDOW_MS
 from fleet.state.operate import PoolByHand
-from fleet.state.pool import Settlement, held
+from fleet.state.pool import Settlement, in_place
 from fleet.state.scripts import SEP
 from fleet.words import at
 from tests.state.explaining import HTTP_TIMEOUT_MS, explain, served, taken
@@ -58,7 +58,7 @@ async def test_a_message_behind_others_names_the_first_and_what_that_waits_for(s
     pool = await served(stage)
     await taken(stage, pool, 3)
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(30_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(30_000)))
     found = await explain(stage, "mg2")
     assert (found.state, found.until_ms) == ("QUEUED", stage.now_ms + 30_000)
     assert "mg0" in found.waits_for
@@ -144,7 +144,7 @@ async def test_a_group_that_waits_in_place_names_its_tries_and_its_time(stage: S
     await taken(stage, pool)
     for _ in range(2):
         claimed = await claim_one(pool)
-        await settle(pool, Settlement("g", claimed.epoch, [], held(1_000)))
+        await settle(pool, Settlement("g", claimed.epoch, [], in_place(1_000)))
         stage.advance(1_000)
     claimed = await claim_one(pool)
     await settle(pool, Settlement("g", claimed.epoch, [], "7000"))

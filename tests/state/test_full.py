@@ -122,7 +122,7 @@ async def test_the_whole_way_of_a_message_frees_what_it_used(stage: Stage) -> No
     assert len(await queue.untrack(known)) == count
     assert await queue.settled(applied=count, want=1) == []
     assert int((await stage.client.info("memory"))["used_memory"]) < used
-    assert await pool.held([e.key for e in claimed.entries]) == ([False] * count, [])
+    assert await pool.queued([e.key for e in claimed.entries]) == ([False] * count, [])
 
 
 async def test_a_worker_trims_with_its_next_exchange(stage: Stage) -> None:

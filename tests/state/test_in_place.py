@@ -6,7 +6,7 @@ import json
 
 from fleet.state.entry import ACK, nack, outbox_item, park
 from fleet.state.operate import PoolByHand
-from fleet.state.pool import Settlement, fenced, held
+from fleet.state.pool import Settlement, fenced, in_place
 from tests.state.stage import (
     OWNER_EPOCH,
     TTL_MS,
@@ -30,7 +30,7 @@ async def test_a_held_head_is_tried_again_after_its_delay_before_all_others(stag
     pool = await stage.pool()
     await submit(pool, in_group(3))
     claimed = await claim_one(pool, chunk=3)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     assert await claim(pool, 10) == []
     stage.advance(4_999)
     assert await claim(pool, 10) == []
@@ -42,7 +42,7 @@ async def test_a_held_group_frees_its_slot(stage: Stage) -> None:
     pool = await stage.pool(concurrency=1)
     await submit(pool, [*in_group(1), *in_groups(1, "other")])
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     assert broker_ids(await claim_one(pool)) == ["other0"]
 
 
@@ -51,7 +51,7 @@ async def test_what_went_well_before_the_failure_is_settled_with_it(stage: Stage
     await submit(pool, in_group(3))
     claimed = await claim_one(pool, chunk=3)
     first = outbox_item(claimed.entries[0], ACK)
-    await settle(pool, Settlement("g", claimed.epoch, [first], held(1_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [first], in_place(1_000)))
     assert await outboxed(pool) == [first]
     stage.advance(1_000)
     again = await claim_one(pool, chunk=3)
@@ -62,7 +62,7 @@ async def test_what_went_well_before_the_failure_is_settled_with_it(stage: Stage
 async def test_tries_rise_with_each_hold_and_not_with_a_wait(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, in_group(1))
-    for tries, release in [(0, held(10)), (1, held(10)), (2, "10"), (2, held(10)), (3, "10")]:
+    for tries, release in [(0, in_place(10)), (1, in_place(10)), (2, "10"), (2, in_place(10)), (3, "10")]:
         claimed = await claim_one(pool)
         assert claimed.entries[0].tries == tries
         await settle(pool, Settlement("g", claimed.epoch, [], release))
@@ -73,7 +73,7 @@ async def test_tries_are_forgotten_with_the_message(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(10)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(10)))
     stage.advance(10)
     assert await drain(pool) == ["g0"]
     assert not await stage.client.exists(pool.keys.tries)
@@ -86,7 +86,7 @@ async def test_a_hold_said_twice_counts_once(stage: Stage) -> None:
     await submit(pool, in_group(1))
     claimed = await claim_one(pool)
     for _ in range(2):
-        await settle(pool, Settlement("g", claimed.epoch, [], held(10)), call=7)
+        await settle(pool, Settlement("g", claimed.epoch, [], in_place(10)), call=7)
     stage.advance(10)
     assert (await claim_one(pool)).entries[0].tries == 1
 
@@ -95,7 +95,7 @@ async def test_a_held_group_keeps_a_quarter_of_the_pool_and_sends_the_rest_back_
     pool = await stage.pool(capacity=20)
     await submit(pool, in_group(12))
     claimed = await claim_one(pool)
-    answer = await settle(pool, Settlement("g", claimed.epoch, [], held(10)))
+    answer = await settle(pool, Settlement("g", claimed.epoch, [], in_place(10)))
     tail = [outbox_item(message, nack(10)) for message in in_group(12)[5:]]
     assert answer.cascaded == tail
     assert set(await outboxed(pool)) == set(tail)
@@ -108,7 +108,7 @@ async def test_a_held_group_goes_on_after_its_worker_died_while_it_waited(stage:
     pool = await stage.pool()
     await submit(pool, in_group(2))
     claimed = await claim_one(pool, worker="dead")
-    await settle(pool, Settlement("g", claimed.epoch, [], held(TTL_MS * 2)), worker="dead")
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(TTL_MS * 2)), worker="dead")
     stage.advance(TTL_MS * 2)
     assert await drain(pool, worker="alive") == ["g0", "g1"]
 
@@ -117,7 +117,7 @@ async def test_a_pool_that_is_going_away_tries_its_held_groups_at_once(stage: St
     pool = await stage.pool()
     await submit(pool, in_group(2))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(60_000)))
     await pool.configure("2", pool_settings(draining=True))
     assert await drain(pool) == ["g0", "g1"]
 
@@ -158,7 +158,7 @@ async def test_all_that_wait_in_place_keep_half_of_the_pool_and_the_rest_goes_ba
     pool = await stage.pool(concurrency=20, capacity=20)
     await submit(pool, [message for group in "abcd" for message in in_group(4, group)])
     claims = await claim(pool, 4)
-    answer = await settle(pool, *(Settlement(c.lane, c.epoch, [], held(10)) for c in claims))
+    answer = await settle(pool, *(Settlement(c.lane, c.epoch, [], in_place(10)) for c in claims))
     assert [item.split("\x1f")[1] for item in answer.cascaded] == ["c2", "c3", "d0", "d1", "d2", "d3"]
     assert await pool.room() == 10
     stage.advance(10)
@@ -206,7 +206,7 @@ async def test_a_group_that_waits_in_place_takes_no_more_than_its_share_meanwhil
     pool = await stage.pool(capacity=20)
     await submit(pool, in_group(3))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(5_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(5_000)))
     answer = await pool.submit("q", OWNER_EPOCH, [*in_group(6), *in_groups(1, "other")])
     assert (answer.accepted, answer.behind) == (7, {5: 5_000})
     stage.advance(5_000)
@@ -217,7 +217,7 @@ async def test_a_group_that_is_let_go_by_hand_counts_no_more_among_those_that_wa
     pool = await stage.pool(capacity=20)
     await submit(pool, in_group(5))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(60_000)))
     assert await PoolByHand(stage.client, "P", now_ms=str(stage.now_ms)).release("g") == "released"
     assert not await stage.client.exists(pool.keys.in_place)
 
@@ -227,6 +227,6 @@ async def test_a_share_is_never_larger_than_what_rests_leaves_room_for(stage: St
     pool = await stage.pool(capacity=12)
     await submit(pool, in_group(3))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(3_600_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(3_600_000)))
     answer = await pool.submit("q", OWNER_EPOCH, in_groups(10, "other"))
     assert answer.accepted == 9

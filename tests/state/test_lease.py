@@ -224,14 +224,14 @@ async def test_of_many_who_ask_at_once_one_gets_it(stage: Stage) -> None:
 
 async def test_who_gets_it_hears_whether_its_last_holder_gave_it_back(a: Contender, b: Contender) -> None:
     assert await a.acquire()
-    assert not a.was_given_back, "nobody had it: after a wipe that may be somebody who died"
+    assert not a.was_released, "nobody had it: after a wipe that may be somebody who died"
     await a.release()
     assert await b.acquire()
-    assert b.was_given_back
+    assert b.was_released
     b.server_passes(TTL_MS + 1)
     a.server_passes(TTL_MS + 1)
     assert await a.acquire()
-    assert not a.was_given_back
+    assert not a.was_released
 
 
 async def test_a_grant_is_above_an_epoch_that_somebody_else_remembers(a: Contender) -> None:

@@ -13,7 +13,7 @@ from fleet.state.entry import Entry
 from fleet.state.keys import POOL_WAKE_CHANNEL, ROOM_CHANNEL
 from fleet.state.letters import Letters
 from fleet.state.operate import NO_RATE, PoolByHand
-from fleet.state.pool import Pool, Settlement, held
+from fleet.state.pool import Pool, Settlement, in_place
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from tests.state.stage import (
@@ -41,7 +41,7 @@ def by_hand(stage: Stage, code: str = "P") -> PoolByHand:
 async def waiting(stage: Stage, pool: Pool, group: str, *, ms: int = 60_000) -> None:
     """The head of the group has failed, and is tried again in place."""
     claimed = next(one for one in await claim(pool, 100) if one.lane == group)
-    await settle(pool, Settlement(group, claimed.epoch, [], held(ms)))
+    await settle(pool, Settlement(group, claimed.epoch, [], in_place(ms)))
 
 
 async def seen(stage: Stage, group: str = "g") -> groups.GroupView:
@@ -184,7 +184,7 @@ async def test_the_listing_begins_with_those_that_wait_and_stops_at_its_limit(st
     pool = await stage.pool(concurrency=2)
     await submit(pool, [*in_groups(1, "w"), *in_groups(1, "l"), *in_groups(5, "r")])
     claims = {one.lane: one for one in await claim(pool, 2)}
-    await settle(pool, Settlement("w0", claims["w0"].epoch, [], held(60_000)))
+    await settle(pool, Settlement("w0", claims["w0"].epoch, [], in_place(60_000)))
     found = await groups.groups(stage.client, "P", limit=4, now_ms=str(stage.now_ms))
     assert [(one.lane, one.state) for one in found] == [
         ("w0", "waiting"),

@@ -114,7 +114,7 @@ async def test_held_tells_queued_leased_and_outboxed_messages_from_unknown_ones(
     await settle(pool, done)
     await claim_one(pool)
     asked = [entry(i).key for i in ("g0", "g1", "g2", "nobody")]
-    assert await pool.held(asked) == ([False, True, True, False], done.items)
+    assert await pool.queued(asked) == ([False, True, True, False], done.items)
 
 
 async def test_held_sees_the_outbox_of_every_worker(stage: Stage) -> None:
@@ -122,7 +122,7 @@ async def test_held_sees_the_outbox_of_every_worker(stage: Stage) -> None:
     await submit(pool, in_groups(2))
     for worker in ("w1", "w2"):
         await settle(pool, settlement(await claim_one(pool, worker=worker)), worker=worker)
-    flags, items = await pool.held([])
+    flags, items = await pool.queued([])
     assert flags == []
     assert sorted(items) == [outbox_item(e, ACK) for e in in_groups(2)]
 
@@ -131,7 +131,7 @@ async def test_held_answers_for_thousands(stage: Stage) -> None:
     pool = await stage.pool(capacity=10_000)
     sent = in_group(5_000)
     await submit(pool, sent)
-    assert await pool.held([e.key for e in sent] + ["x"]) == ([True] * 5_000 + [False], [])
+    assert await pool.queued([e.key for e in sent] + ["x"]) == ([True] * 5_000 + [False], [])
 
 
 async def test_room_is_what_capacity_leaves(stage: Stage) -> None:

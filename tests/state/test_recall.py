@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.state.pool import Pool, Settlement, held
+from fleet.state.pool import Pool, Settlement, in_place
 from tests.state.stage import Stage, broker_ids, claim_one, drain, entry, in_group, in_groups, settle, submit
 
 
@@ -42,7 +42,7 @@ async def test_a_group_that_waits_for_another_try_comes_back_as_well(stage: Stag
     pool = await stage.pool()
     await submit(pool, in_group(2))
     claimed = await claim_one(pool)
-    await settle(pool, Settlement("g", claimed.epoch, [], held(60_000)))
+    await settle(pool, Settlement("g", claimed.epoch, [], in_place(60_000)))
     assert await recalled(pool) == ["g0", "g1"]
     assert await stage.keys() == {pool.keys.settings, pool.keys.epochs}
 
@@ -59,7 +59,7 @@ async def test_groups_of_others_are_looked_at_once_a_round_and_keep_their_messag
     await submit(pool, in_groups(30, "other", queue="other"), queue="other")
     await submit(pool, in_groups(3, "mine"))
     waiting = await claim_one(pool)
-    await settle(pool, Settlement(waiting.lane, waiting.epoch, [], held(60_000)))
+    await settle(pool, Settlement(waiting.lane, waiting.epoch, [], in_place(60_000)))
     assert sorted(await recalled(pool, 4)) == ["mine0", "mine1", "mine2"]
     stage.advance(60_000)
     assert sorted(await drain(pool)) == sorted(f"other{i}" for i in range(30))

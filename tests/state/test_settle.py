@@ -131,7 +131,7 @@ async def test_a_repeated_settle_does_not_take_the_same_message_redelivered_sinc
     await settle(pool, once, call=1)
     await submit(pool, in_group(1, token="2"))
     await settle(pool, once, call=1)
-    assert await pool.held([entry("g0").key]) == ([True], once.items)
+    assert await pool.queued([entry("g0").key]) == ([True], once.items)
 
 
 async def test_a_stale_epoch_changes_nothing_and_is_refused(stage: Stage) -> None:

@@ -23,7 +23,7 @@ from fleet.sources.activemq.address import Address
 from fleet.sources.activemq.depth import Statistics, look
 from fleet.sources.activemq.line import HEARTBEAT_MS, StompLine
 from fleet.sources.activemq.session import HANDLE, Delivery, Memory, Session
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from fleet.waiting import Backoff
 
 log = logging.getLogger("fleet.sources")
@@ -85,12 +85,12 @@ class ActiveMqSource:
             pass
         return session.take(max_messages)
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         line, session = self._live()
         await self._delete(line, session, [one.handle for one in held])
         return [one.handle in self._memory.acked or self._is_gone(session, one) for one in held]
 
-    def _is_gone(self, session: Session, held: Held) -> bool:
+    def _is_gone(self, session: Session, held: Receipt) -> bool:
         """Whether a message of an earlier connection was deleted: it would have come again with this one by now.
 
         Not before the broker has certainly noticed that the other connection is dead.
@@ -103,7 +103,7 @@ class ActiveMqSource:
             and not session.may_hold(held.broker_id, self._address.prefetch)
         )
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         line, session = self._live()
         result: list[bool] = []
         late: list[tuple[Delivery, int]] = []
@@ -118,7 +118,7 @@ class ActiveMqSource:
             await self._put_off(line, session, late)
         return result
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:  # noqa: ARG002
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:  # noqa: ARG002
         """Nothing lapses while the connection lives."""
         _, session = self._live()
         return [one.handle in session.out for one in held]

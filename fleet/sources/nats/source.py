@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from fleet.clock import Clock
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from fleet.sources.nats.address import NatsAddress
 from fleet.sources.nats.consumer import FoundConsumer, look, prepare
 from fleet.sources.nats.delivery import ACK_PREFIX, Floors, Incarnation, Marks, group_of, like, read_marks, read_time_ns
@@ -83,13 +83,13 @@ class NatsSource:
             await asyncio.sleep(min(_AGAIN_S, until_s - loop.time()))
         return []
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         return await self._settle([(one, ACK) for one in held])
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         return await self._settle([(one, _nak(delay_ms)) for one, delay_ms in held])
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         # "In progress" begins the consumer's own ack wait again. For any other time there is the delay of a nak: the
         # server shows it again after that, and takes an ack under the same handle until then, which is an extension.
         word = PROGRESS if visibility_ms == self.visibility_ms else _nak(max(1, visibility_ms))
@@ -228,7 +228,7 @@ class NatsSource:
 
     # Settling -------------------------------------------------------------------------------------------
 
-    async def _settle(self, words: Sequence[tuple[Held, bytes]], *, extends: bool = False) -> list[bool]:
+    async def _settle(self, words: Sequence[tuple[Receipt, bytes]], *, extends: bool = False) -> list[bool]:
         if not words:
             return []
         if self._known_at != self._line.generation or self._incarnation is None:

@@ -17,7 +17,7 @@ from fleet.errors import (
     StateUnavailable,
 )
 from fleet.message import MAX_NAME_CHARACTERS
-from fleet.sources.base import Depth, Held, Outgoing, Received, never
+from fleet.sources.base import Depth, Outgoing, Receipt, Received, never
 from fleet.sources.halfway import told_half_way
 from fleet.sources.own.address import uri_of
 from fleet.state.connect import Client, connect
@@ -99,13 +99,13 @@ class OwnSource:
             due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
             await happens(self._shows, within_s=min(left_s, due_s, _LOOK_S))
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         return await self._conclude([(one, "delete", 0) for one in held])
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         return await self._conclude([(one, "give back", min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in held])
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         return await self._conclude([(one, "hide", visibility_ms) for one in held])
 
     async def depth(self) -> Depth:
@@ -122,7 +122,7 @@ class OwnSource:
                 await self._receive(0)
             if self._over:
                 over, self._over = self._over, []
-                await self.nack([(Held(one.broker_id, one.handle), 0) for one in over])
+                await self.nack([(Receipt(one.broker_id, one.handle), 0) for one in over])
         except SourceError:
             # They show again by themselves, at the end of their visibility timeout.
             self._over = []
@@ -154,7 +154,7 @@ class OwnSource:
             shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms
 
-    async def _conclude(self, held: Sequence[tuple[Held, What, int]]) -> list[bool]:
+    async def _conclude(self, held: Sequence[tuple[Receipt, What, int]]) -> list[bool]:
         flags = [False] * len(held)
         known: list[tuple[int, Conclusion]] = []
         for place, (one, what, ms) in enumerate(held):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fleet.clock import Clock
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from fleet.sources.sqlite import bell as file_bell
 from fleet.sources.sqlite.bell import FileBell
 from fleet.sources.sqlite.file import SEGMENT_BITS, QueueFile, check_place
@@ -75,10 +75,10 @@ class SqliteSource:
             look_s = _LOOK_S if self._bell.hears_others else _LOOK_DEAF_S
             await self._bell.wait(after=rings, timeout_s=min(left_s, due_s, look_s))
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         return await self._settle(lambda db: self._leases.delete(db, [one.handle for one in held], self._now()))
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         handles = [one.handle for one, _ in held]
         delays = [delay_ms for _, delay_ms in held]
         result = await self._settle(lambda db: self._leases.give_back(db, handles, delays, self._now()))
@@ -86,7 +86,7 @@ class SqliteSource:
         file_bell.ring(self._file.path)
         return result
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         handles = [one.handle for one in held]
         return await self._settle(lambda db: self._leases.extend(db, handles, visibility_ms, self._now()))
 

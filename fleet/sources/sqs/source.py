@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet.clock import Clock
 from fleet.errors import InvalidConfig, SourceError, SourceUnavailable
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from fleet.sources.daemon_threads import DaemonThreads
 from fleet.sources.sqs.address import SqsAddress
 from fleet.sources.sqs.client import BATCH, GROUP_ATTRIBUTE, SqsQueue
@@ -95,15 +95,15 @@ class SqsSource:
             raise SourceUnavailable(f"SQS queue {self._name} is not open")
         return await self._polls.poll(max_messages, wait_ms)
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         return await self._settle(
             [(one, 0) for one in held], lambda chunk: self._queue.delete([receipt for receipt, _ in chunk])
         )
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         return await self._settle([(one, _seconds(delay_ms, least=0)) for one, delay_ms in held], self._show_after)
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         seconds = _seconds(visibility_ms)
         return await self._settle([(one, seconds) for one in held], self._show_after)
 
@@ -162,7 +162,7 @@ class SqsSource:
     # On the loop -----------------------------------------------------------------------------------
 
     async def _settle(
-        self, asked: Sequence[tuple[Held, int]], call: Callable[[Sequence[tuple[str, int]]], list[bool]]
+        self, asked: Sequence[tuple[Receipt, int]], call: Callable[[Sequence[tuple[str, int]]], list[bool]]
     ) -> list[bool]:
         """Ten entries a call, the calls side by side. What cannot be a handle of ours is not sent."""
         threads = self._open_threads()

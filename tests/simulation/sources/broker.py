@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from tests.simulation.clock import BEGAN_S
 from tests.simulation.loop import Loop, Process
 from tests.simulation.network import Host, Network
@@ -236,13 +236,13 @@ class ModelSource:
     def received(self, one: Given) -> Received:
         return Received(str(one.seq), one.receipt, one.body, one.group, one.count)
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         return await self._conclude([_conclusion(one) for one in held])
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         return await self._conclude([_conclusion(one, delay_ms) for one, delay_ms in held])
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         return await self._conclude([_conclusion(one, visibility_ms, extends=True) for one in held])
 
     async def _conclude(self, conclusions: list[Conclusion]) -> list[bool]:
@@ -267,12 +267,12 @@ class ModelSource:
                 self._receiving = None
             if self._over:
                 over, self._over = self._over, []
-                await self.nack([(Held(one.broker_id, one.handle), 0) for one in over])
+                await self.nack([(Receipt(one.broker_id, one.handle), 0) for one in over])
         except SourceUnavailable:
             self._over = []
         self._is_open = False
         self._broker.disconnect(self._session)
 
 
-def _conclusion(held: Held, delay_ms: float | None = None, *, extends: bool = False) -> Conclusion:
+def _conclusion(held: Receipt, delay_ms: float | None = None, *, extends: bool = False) -> Conclusion:
     return Conclusion(int(held.broker_id), held.handle, delay_ms, extends)

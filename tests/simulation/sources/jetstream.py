@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Depth, Held, Received
+from fleet.sources.base import Depth, Receipt, Received
 from tests.simulation.loop import Loop
 from tests.simulation.network import Network
 from tests.simulation.sources.broker import Broker, Conclusion, Given, ModelSource
@@ -79,15 +79,15 @@ class JetStreamSource(ModelSource):
         self._void[received.broker_id] = received.handle
         return received
 
-    def _counts(self, held: Held) -> bool:
+    def _counts(self, held: Receipt) -> bool:
         return self._void.get(held.broker_id, held.handle) == held.handle
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         counts = [self._counts(one) for one in held]
         done = iter(await super().ack([one for one, ok in zip(held, counts, strict=True) if ok]))
         return [next(done) if ok else False for ok in counts]
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         counts = [self._counts(one) for one, _ in held]
         done = iter(await super().nack([pair for pair, ok in zip(held, counts, strict=True) if ok]))
         answers = [next(done) if ok else False for ok in counts]
@@ -96,7 +96,7 @@ class JetStreamSource(ModelSource):
                 self._void[one.broker_id] = ""
         return answers
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         counts = [self._counts(one) for one in held]
         done = iter(await super().extend([one for one, ok in zip(held, counts, strict=True) if ok], visibility_ms))
         return [next(done) if ok else False for ok in counts]

@@ -19,8 +19,8 @@ from fleet.state.warnings import Severity, WarningView
 MB = 2**20
 
 
-def pool(*, held: int = 0, paused: bool = False, draining: bool = False) -> PoolView:
-    return PoolView("SECRET-POOL", PoolSettings(2, 50, draining=draining), paused, held, 0, 0, 0)
+def pool(*, messages: int = 0, paused: bool = False, draining: bool = False) -> PoolView:
+    return PoolView("SECRET-POOL", PoolSettings(2, 50, draining=draining), paused, messages, 0, 0, 0)
 
 
 def queue(*, owner: str = "c", error: str = "") -> QueueNow:
@@ -59,7 +59,7 @@ def test_a_fleet_that_has_nothing_to_do_is_well() -> None:
 
 
 def test_a_pool_whose_endpoint_says_no_is_well() -> None:
-    failing = pool(held=10)
+    failing = pool(messages=10)
     failing.outcomes.update({"ERROR_PROCESS": 1000})
     assert judged(pools=[failing]).status == "HEALTHY"
 
@@ -78,13 +78,13 @@ def test_a_pool_whose_endpoint_says_no_is_well() -> None:
         ("workers", "WARNING", {"records": [*WELL.records, {"role": "worker", "redisAvailable": False}]}),
         ("queues", "WARNING", {"queues": [queue(), queue(error="secret")]}),
         ("queues", "WARNING", {"queues": [queue(owner="")]}),
-        ("pools", "WARNING", {"pools": [pool(held=50)]}),
+        ("pools", "WARNING", {"pools": [pool(messages=50)]}),
         ("pools", "WARNING", {"pools": [pool(paused=True)]}),
         ("circuitBreakers", "WARNING", {"breakers": 2}),
         ("warnings", "WARNING", {"warnings": [warning("CRITICAL")]}),
         ("warnings", "WARNING", {"warnings": [warning("ERROR")]}),
         ("warnings", "HEALTHY", {"warnings": [warning("WARN"), warning("INFO")]}),
-        ("pools", "HEALTHY", {"pools": [pool(held=50, draining=True)]}),
+        ("pools", "HEALTHY", {"pools": [pool(messages=50, draining=True)]}),
     ],
 )
 def test_each_part_is_judged_by_itself_and_the_worst_counts(part: str, level: str, changes: dict[str, Any]) -> None:

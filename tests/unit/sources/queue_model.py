@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 
-from fleet.sources.base import Held, Outgoing, Publisher, Received, Source
+from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Source
 
 VISIBILITY_MS = 100
 DEDUP_MS = 5 * 60 * 1000
@@ -66,7 +66,7 @@ class Run:
         self.clock, self.source, self.publisher, self.fills = clock, source, publisher, fills
         self.model = Model()
         self.sent = 0
-        self.old_handles: list[tuple[Held, bytes]] = []
+        self.old_handles: list[tuple[Receipt, bytes]] = []
 
     async def step(self, kind: str, a: int, b: int) -> None:
         now_ms = self.clock.now_ms
@@ -79,18 +79,18 @@ class Run:
             case "poll":
                 self._check_poll(await self.source.poll(1 + a, 0), 1 + a)
             case "ack":
-                assert all(await self.source.ack([Held("", one.handle) for one in some]))
+                assert all(await self.source.ack([Receipt("", one.handle) for one in some]))
                 self.model.queue = [one for one in self.model.queue if one not in some]
-                self.old_handles += [(Held("", one.handle), one.body) for one in some]
+                self.old_handles += [(Receipt("", one.handle), one.body) for one in some]
             case "nack":
                 delays = [(b + 37 * place) % 120 for place in range(len(some))]
-                pairs = [(Held("", one.handle), delay) for one, delay in zip(some, delays, strict=True)]
+                pairs = [(Receipt("", one.handle), delay) for one, delay in zip(some, delays, strict=True)]
                 assert all(await self.source.nack(pairs))
                 self.old_handles += [(pair[0], one.body) for pair, one in zip(pairs, some, strict=True)]
                 for one, delay in zip(some, delays, strict=True):
                     one.handle, one.visible_at_ms = "", now_ms + delay
             case "extend":
-                assert all(await self.source.extend([Held("", one.handle) for one in some], b))
+                assert all(await self.source.extend([Receipt("", one.handle) for one in some], b))
                 for one in some:
                     one.visible_at_ms = now_ms + b
             case "stale":
@@ -139,7 +139,7 @@ class Run:
         for one in received:
             standing_one = self.model.find(one.body)
             if standing_one.handle:
-                self.old_handles.append((Held("", standing_one.handle), one.body))
+                self.old_handles.append((Receipt("", standing_one.handle), one.body))
             standing_one.count += 1
             assert one.receive_count == standing_one.count
             standing_one.handle, standing_one.visible_at_ms = one.handle, self.clock.now_ms + VISIBILITY_MS
@@ -150,7 +150,7 @@ class Run:
             received = await self.source.poll(7, 0)
             assert received
             self._check_poll(received, 7)
-            assert all(await self.source.ack([Held("", one.handle) for one in received]))
+            assert all(await self.source.ack([Receipt("", one.handle) for one in received]))
             gone = {one.body for one in received}
             self.model.queue = [one for one in self.model.queue if one.body not in gone]
         assert await self.source.poll(7, 0) == []

@@ -63,7 +63,7 @@ async def test_an_epoch_that_is_granted_again_is_not_settled_for_its_first_lease
         await pool.asked.get()
         link.wake()
         await pool.asked.get()
-        link.end(first).items.append(outbox_item(message, ACK))
+        link.release(first).items.append(outbox_item(message, ACK))
         pool.answers.release()
         second = await started.get()
         pool.answers.release()

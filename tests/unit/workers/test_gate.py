@@ -40,14 +40,14 @@ def test_a_lease_whose_time_is_over_delivers_nothing() -> None:
 
 @pytest.mark.parametrize("reason", ["yielding", "paused", "stopping", "rated"])
 def test_between_two_messages_the_rest_goes_back_and_before_the_first_nothing_does(reason: str) -> None:
-    assert gate(lease(at=1, **{reason: True}), NOW_MS) is Gate.GIVE_BACK
+    assert gate(lease(at=1, **{reason: True}), NOW_MS) is Gate.RELEASE
     assert gate(lease(at=0, **{reason: True}), NOW_MS) is Gate.OPEN
     assert gate(lease(at=1, attempt=1, **{reason: True}), NOW_MS) is Gate.OPEN, "what has begun is finished"
 
 
 def test_a_delivery_begins_no_later_than_its_permit_allows() -> None:
     assert gate(lease(asked_ms=NOW_MS - PERMIT_MS + 1), NOW_MS) is Gate.OPEN
-    assert gate(lease(asked_ms=NOW_MS - PERMIT_MS), NOW_MS) is Gate.GIVE_BACK
+    assert gate(lease(asked_ms=NOW_MS - PERMIT_MS), NOW_MS) is Gate.RELEASE
     assert gate(lease(asked_ms=NOW_MS - PERMIT_MS, attempt=1), NOW_MS) is Gate.OPEN, "another attempt needs none"
 
 

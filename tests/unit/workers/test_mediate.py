@@ -34,12 +34,12 @@ class Link:
     def is_stalled(self, now_ms: float) -> bool:
         return False
 
-    def end(self, lease: LaneLease, release: str = "ready") -> Settlement:
-        self.settled.append(Settlement(lease.lane, lease.epoch, release=release))
+    def release(self, lease: LaneLease, how: str = "ready") -> Settlement:
+        self.settled.append(Settlement(lease.lane, lease.epoch, release=how))
         return self.settled[-1]
 
     def owe(self, lease: LaneLease) -> Settlement:
-        return self.end(lease, "keep")
+        return self.release(lease, "keep")
 
 
 def lease_of(link: Link, messages: int = 1) -> LaneLease:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fleet.sources.base import Held, Outgoing, Received
+from fleet.sources.base import Outgoing, Receipt, Received
 from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.sources.sqlite.source import SqliteSource
 
@@ -91,8 +91,8 @@ def bodies(received: Sequence[Received]) -> list[str]:
     return [one.body.decode() for one in received]
 
 
-def held(received: Sequence[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in received]
+def held(received: Sequence[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in received]
 
 
 _PRODUCER = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet.errors import SourceError, SourceUnavailable
-from fleet.sources.base import Held
+from fleet.sources.base import Receipt
 from fleet.sources.open import open_source
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, failing, fixed, refusing, scripted_sqs
 from tests.unit.sources.sqs.world import EMPTY, SOON_MS, Gate, a_batch, a_source, heard, messages, numbers
@@ -57,12 +57,16 @@ async def test_one_entry_that_spoils_its_whole_call_spoils_no_other(sqs: Scripte
 
     sqs.on("DeleteMessageBatch", answer)
     async with a_source(sqs) as source:
-        assert await source.ack([Held("a", "1.r1"), Held("b", "1.bad"), Held("c", "1.r3")]) == [True, False, True]
+        assert await source.ack([Receipt("a", "1.r1"), Receipt("b", "1.bad"), Receipt("c", "1.r3")]) == [
+            True,
+            False,
+            True,
+        ]
 
 
 async def test_settling_goes_ten_a_call_and_names_each_handle_once(sqs: ScriptedSqs) -> None:
     async with a_source(sqs) as source:
-        many = [Held(f"m{number}", f"1.r{number}") for number in range(25)]
+        many = [Receipt(f"m{number}", f"1.r{number}") for number in range(25)]
         assert await source.ack([*many, many[0]]) == [True] * 26
     sent = [[entry["ReceiptHandle"] for entry in asked["Entries"]] for asked in sqs.asked("DeleteMessageBatch")]
     assert sorted(len(entries) for entries in sent) == [5, 10, 10]
@@ -78,7 +82,7 @@ async def test_calls_of_one_settling_run_side_by_side(sqs: ScriptedSqs) -> None:
 
     sqs.on("DeleteMessageBatch", answer)
     async with a_source(sqs) as source:
-        assert all(await source.ack([Held(f"m{number}", f"1.r{number}") for number in range(25)]))
+        assert all(await source.ack([Receipt(f"m{number}", f"1.r{number}") for number in range(25)]))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ async def test_a_message_that_was_received_long_ago_is_extended_to_the_end_of_it
 ) -> None:
     async with a_source(sqs) as source:
         long_ago_s = int(time.time()) - 43_000
-        await source.extend([Held("m1", f"{long_ago_s:x}.r1")], 600_000)
+        await source.extend([Receipt("m1", f"{long_ago_s:x}.r1")], 600_000)
     (asked,) = sqs.asked("ChangeMessageVisibilityBatch")
     assert 180 <= asked["Entries"][0]["VisibilityTimeout"] <= 190
 

@@ -13,7 +13,7 @@ import pytest
 
 from fleet.clock import SystemClock
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Held
+from fleet.sources.base import Receipt
 from fleet.sources.sqs.address import parse_address
 from fleet.sources.sqs.source import SqsSource
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, fixed, message
@@ -194,7 +194,7 @@ async def test_a_waiting_poll_ends_when_its_source_is_closed(sqs: ScriptedSqs) -
         poll = asyncio.create_task(source.poll(10, SOON_MS))
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
     assert await poll == []
-    for call in (source.poll(1, 0), source.ack([Held("m1", "1.r1")]), source.depth()):
+    for call in (source.poll(1, 0), source.ack([Receipt("m1", "1.r1")]), source.depth()):
         with pytest.raises(SourceUnavailable, match="not open"):
             await call
 

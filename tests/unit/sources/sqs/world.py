@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fleet.clock import SystemClock
-from fleet.sources.base import Held, Received
+from fleet.sources.base import Receipt, Received
 from fleet.sources.sqs.address import parse_address
 from fleet.sources.sqs.source import SqsSource
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, fixed, message
@@ -58,8 +58,8 @@ def numbers(batch: list[Received]) -> list[int]:
     return [int(one.broker_id[1:]) for one in batch]
 
 
-def held(batch: list[Received]) -> list[Held]:
-    return [Held(one.broker_id, one.handle) for one in batch]
+def held(batch: list[Received]) -> list[Receipt]:
+    return [Receipt(one.broker_id, one.handle) for one in batch]
 
 
 @contextmanager
@@ -82,5 +82,5 @@ def heard(text: str) -> Iterator[asyncio.Event]:
         log.removeHandler(ear)
 
 
-async def a_batch(source: SqsSource, most: int = 10) -> list[Held]:
+async def a_batch(source: SqsSource, most: int = 10) -> list[Receipt]:
     return held(await source.poll(most, SOON_MS))

@@ -1,4 +1,4 @@
--- held: which of these entries a pool holds, queued or settled into an outbox that is not copied yet.
+-- queued: which of these entries a pool holds, queued or settled into an outbox that is not copied yet.
 -- KEYS entries outboxes outbox
 -- ARGV key …
 --   outbox is the prefix of the workers' outboxes

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from coordinator.takeover import expect, forget
+from coordinator.return_ import return_
 from fleet.alarms import Alarms
 from fleet.errors import FleetError, SourceError, StateUnavailable
 from fleet.sources.base import Source
@@ -24,15 +24,15 @@ WITHIN_S = 20.0
 """A supervisor gives us half a minute. What is left after this comes back when its visibility ends."""
 
 
-async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Alarms) -> int:
+async def return_all(*, client: Client, queue: Queue, source: Source, alarms: Alarms) -> int:
     """Returns how many messages were shown again at once."""
-    handed = 0
+    returned = 0
     errors: list[str] = []
     try:
         async with asyncio.timeout(WITHIN_S):
             for code in sorted(await _pools_of(queue)):
                 try:
-                    handed += await _from_pool(client, code, queue, source)
+                    returned += await _from_pool(client, code, queue, source)
                 except (SourceError, StateUnavailable) as error:
                     # Go on with the other pools. In this one nothing may overtake what failed.
                     errors.append(f"pool {code}: {error}")
@@ -41,9 +41,9 @@ async def hand_back(*, client: Client, queue: Queue, source: Source, alarms: Ala
     if errors:
         text = f"queue {queue.name}: not all could be handed back, the rest comes when its visibility ends"
         alarms.add("SHUTDOWN_CLEANUP_ERRORS", "WARN", f"{text} ({len(errors)} errors, the first: {errors[0]})")
-    if handed:
-        log.info("%d messages of %s handed back to it", handed, queue.name)
-    return handed
+    if returned:
+        log.info("%d messages of %s handed back to it", returned, queue.name)
+    return returned
 
 
 async def _pools_of(queue: Queue) -> set[str]:
@@ -55,12 +55,12 @@ async def _pools_of(queue: Queue) -> set[str]:
 
 
 async def _from_pool(client: Client, code: str, queue: Queue, source: Source) -> int:
-    handed = 0
+    returned = 0
     async for recalled in Pool(client, code).recall(queue.name, MOST):
         tokens = dict(recalled)
         ours = tracked_under(tokens, await queue.tracked(list(tokens)))
-        handed += await forget(queue, source, await expect(client, queue, ours))
-    return handed
+        returned += await return_(client, queue, source, ours)
+    return returned
 
 
 def tracked_under(tokens: Mapping[str, str], tracked: Iterable[Tracked | None]) -> list[Tracked]:
