@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.fleet_command import Fleet
 from tests.acceptance.site import SECRET, Site, address_in, config
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 
 
 @pytest.fixture(scope="module")

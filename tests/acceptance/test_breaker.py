@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.operate.journal import Start, read
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 from tests.stage import FLEET, POOL, Stage, a_stage, until
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import requests
 
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 from tests.stage import POOL, QUEUE, a_stage, until
 
 

@@ -14,7 +14,7 @@ from subprocess import PIPE
 
 from fleet.local.supervise import child_environment
 from tests.acceptance.fleet_command import PATIENCE_S, Fleet
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 
 README = Path(__file__).parents[2] / "README.md"
 

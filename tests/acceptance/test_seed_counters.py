@@ -12,7 +12,7 @@ import requests
 
 from fleet.state.keys import PoolKeys
 from tests.acceptance.numbers import Answer, House, a_house, a_told_endpoint, message
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 from tests.stage import until
 
 BEAT_S = 1.0

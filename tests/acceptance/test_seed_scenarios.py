@@ -14,7 +14,7 @@ from fleet.state.warnings import Warnings
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
 from tests.integration.owning import eventually
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 from tests.stage import until
 
 SLACK_MS = 3000

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 
 UP = "Fleet is up"
 DEMO_PATIENCE_S = 300.0

@@ -19,7 +19,8 @@ from fleet.state.sentinel import parse
 from fleet.state.url import safe_url
 from fleet.waiting import cancel
 from tests.integration.test_moved_redis import hearing
-from tests.servers.local import RedisServer, free_port
+from tests.servers.local import RedisServer
+from tests.servers.ports import free_port
 from tests.servers.sentinels import MASTER, Watched, running_sentinels, until
 
 SECRET, THEIRS = "open-sesame", "watch-man"

@@ -18,8 +18,9 @@ from tests.flow import (
     what_lapsed_is_not_overtaken,
 )
 from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
-from tests.servers.local import RedisServer, free_port
+from tests.servers.local import RedisServer
 from tests.servers.moto import aws_settings
+from tests.servers.ports import free_port
 from tests.servers.strict_sqs import running_strict_sqs, uri_of
 
 CONNECTIONS = 4

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen
 
-from tests.servers.local import ServerFailed, ServerProcess, _accepts, _program, _wait_for, free_port
+from tests.servers.local import ServerFailed, ServerProcess, _accepts, _program, _wait_for
+from tests.servers.ports import free_port
 
 _LIB = Path("/usr/share/activemq/lib")
 _XSTREAM = [Path("/usr/share/java", jar) for jar in ("xstream.jar", "xpp3.jar")]

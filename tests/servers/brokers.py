@@ -13,9 +13,10 @@ from pathlib import Path
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Outgoing, Publisher
 from tests.servers.activemq import running_activemq
-from tests.servers.local import RedisServer, _accepts, _running, _wait_for, free_port, running_redis
+from tests.servers.local import RedisServer, _accepts, _running, _wait_for, running_redis
 from tests.servers.moto import aws_settings
 from tests.servers.nats import running_nats
+from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy, proxied
 from tests.servers.strict_sqs import running_strict_sqs, uri_of
 

@@ -6,7 +6,6 @@ Each is a context manager, and a fixture in `tests/conftest.py`. A missing serve
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import socket
@@ -21,6 +20,8 @@ from pathlib import Path
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from tests.servers.ports import free_port
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
@@ -202,25 +203,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port(*, also: int = 0) -> int:
-    """A port nobody listens on; with `also`, the one that far above it is free too."""
-    # Below the ephemeral range: nobody's outgoing connection takes it before the server does.
-    while True:
-        port = random.randint(12_000, 32_000 - also if also else 32_000)
-        if _bindable(port) and (not also or _bindable(port + also)):
-            return port
-
-
-def _bindable(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _program(name: str) -> str:

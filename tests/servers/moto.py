@@ -24,7 +24,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.servers.local import ServerProcess, _accepts, _running, _wait_for, free_port
+from tests.servers.local import ServerProcess, _accepts, _running, _wait_for
+from tests.servers.ports import free_port
 
 REGION = "eu-west-1"
 ACCOUNT = "123456789012"  # moto's only one

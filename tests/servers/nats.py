@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers.local import ServerProcess, _program, _running, _wait_for, free_port
+from tests.servers.local import ServerProcess, _program, _running, _wait_for
+from tests.servers.ports import free_port
 
 
 class Refused(Exception):

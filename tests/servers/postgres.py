@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.servers.local import ServerFailed, ServerProcess, _running, _wait_for, free_port
+from tests.servers.local import ServerFailed, ServerProcess, _running, _wait_for
+from tests.servers.ports import free_port
 
 _USER = "fleet"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import redis
 
-from tests.servers.local import RedisServer, free_port
+from tests.servers.local import RedisServer
+from tests.servers.ports import free_port
 
 _WAIT_S = 15.0
 

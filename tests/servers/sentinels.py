@@ -12,7 +12,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers.local import RedisServer, ServerProcess, _program, _running, _wait_for, free_port, running_redis
+from tests.servers.local import RedisServer, ServerProcess, _program, _running, _wait_for, running_redis
+from tests.servers.ports import free_port
 
 MASTER = "fleet"
 SENTINELS, QUORUM = 3, 2

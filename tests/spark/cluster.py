@@ -19,7 +19,8 @@ import pyspark
 
 from spark.pack import Packed
 from tests.acceptance.fleet_command import Process
-from tests.servers.local import _running, _wait_for, free_port
+from tests.servers.local import _running, _wait_for
+from tests.servers.ports import free_port
 from tests.spark.driver import end_session
 
 PATIENCE_S = 240.0

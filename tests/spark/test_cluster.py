@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.acceptance.fleet_command import Fleet
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 from tests.spark.driver import Ground
 
 

@@ -21,7 +21,8 @@ from fleet.jobs.store import JobStore, open_store
 from fleet.settings import DatabaseSettings, Settings
 from spark.sources.ledger import Epoch
 from tests.acceptance.fleet_command import Fleet, Process
-from tests.servers.local import RedisServer, free_port
+from tests.servers.local import RedisServer
+from tests.servers.ports import free_port
 from tests.spark.driver import QUEUE, end_session
 from tests.spark.witness import Delivery, Endpoint, Published, a_record_of, an_endpoint
 

@@ -8,7 +8,8 @@ from fleet.errors import StateUnavailable
 from fleet.state.connect import connect, connected
 from fleet.state.pool import Pool
 from fleet.state.url import safe_url
-from tests.servers.local import RedisServer, free_port, running_redis, running_redis_cluster
+from tests.servers.local import RedisServer, running_redis, running_redis_cluster
+from tests.servers.ports import free_port
 from tests.state.every_call import every_call
 from tests.state.stage import TTL_MS, Stage
 

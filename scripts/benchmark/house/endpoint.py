@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.house.house import Crew, House
-from benchmark.machine.servers import free_port
 from fleet.operate import journal
+from tests.servers.ports import free_port
 
 _HTTP_OK = 200
 

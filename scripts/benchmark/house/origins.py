@@ -12,10 +12,11 @@ from pathlib import Path
 
 from benchmark.house.house import QUEUE, House
 from benchmark.machine import child
-from benchmark.machine.servers import await_ready, free_port
+from benchmark.machine.servers import await_ready
 from fleet.sources.base import Surroundings
 from tests.servers.activemq import running_activemq
 from tests.servers.nats import running_nats
+from tests.servers.ports import free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

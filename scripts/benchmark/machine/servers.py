@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ import redis
 from benchmark.errors import BenchError
 from benchmark.machine import child
 from fleet.local.embedded_redis import find_executable
+from tests.servers.ports import free_port
 
 READY_S = 10.0
 _POLL_S = 0.01
@@ -33,12 +33,6 @@ class RedisServer:
 
     def client(self) -> redis.Redis:
         return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=READY_S, decode_responses=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def redis_binary() -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from benchmark.errors import BenchError
 from benchmark.machine import child
-from benchmark.machine.servers import await_ready, free_port
+from benchmark.machine.servers import await_ready
+from tests.servers.ports import free_port
 
 ANSWER = b'{"ack":true}'
 TOKEN = "bench-token"  # noqa: S105 (what the sink asks of every delivery; a secret to nobody)

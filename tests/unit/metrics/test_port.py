@@ -12,7 +12,7 @@ import requests
 from fleet.errors import InvalidConfig
 from fleet.metrics.counters import Counted
 from fleet.metrics.port import serve_metrics
-from tests.servers.local import free_port
+from tests.servers.ports import free_port
 
 
 async def counted() -> Counted:

@@ -11,7 +11,8 @@ import pytest
 from fleet.errors import StateUnavailable
 from fleet.server.aside import Aside
 from fleet.state.connect import Client
-from tests.servers.local import RedisServer, free_port
+from tests.servers.local import RedisServer
+from tests.servers.ports import free_port
 
 
 @pytest.fixture
