@@ -26,6 +26,7 @@ from fleet.operate.verify import Judgement, verify
 from fleet.sources.base import Depth, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
+from tests.servers.forked import Forked
 from tests.servers.local import RedisServer, running_redis
 
 FLEET = str(Path(sys.executable).with_name("fleet"))
@@ -38,7 +39,7 @@ class Member:
     """One process of the fleet."""
 
     role: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
     name: str = ""
 
@@ -126,14 +127,8 @@ class Stage:
             **more,
         }
         log = self.directory / f"{role}-{len(self.members)}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [FLEET, role, *arguments],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-            )
+        command = [FLEET, role, *arguments]
+        process = _exec(command, environment, log) if "LD_PRELOAD" in more else Forked(command, environment, log)
         member = Member(role, process, log)
         self.members.append(member)
         return member
@@ -377,6 +372,14 @@ class Stage:
                     member.process.wait(STOP_LIMIT_S)
                 except subprocess.TimeoutExpired:
                     member.kill()
+
+
+def _exec(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """For what has to be loaded before Python is."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command, env=environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
 
 
 def until(

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import psutil
 
 from fleet.local.supervise import child_environment
+from tests.servers import forked
 
 PATIENCE_S = 30.0
 
@@ -42,15 +43,10 @@ class Fleet:
     patience_s: float = PATIENCE_S
 
     def run(self, *arguments: str, input_text: str | None = None, **environment: str) -> Result:
-        done = subprocess.run(
-            self._command(arguments),
-            cwd=self.directory,
-            env=self._environment(environment),
-            capture_output=True,
-            text=True,
-            input=input_text,
-            timeout=self.patience_s,
-        )
+        """To its end. What `running` starts is a command as its user starts it; this one is a fork (forked.py)."""
+        environment = self._environment(environment)
+        command = ["fleet", *arguments]
+        done = forked.run(command, environment, self.directory, given=input_text or "", timeout_s=self.patience_s)
         return Result(done.returncode, done.stdout, done.stderr)
 
     @contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -24,18 +23,17 @@ from fleet.state import groups
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.operate import PoolByHand
-from tests.stage import FLEET, POOL, QUEUE, Stage, a_stage, until
+from tests.servers import forked
+from tests.stage import POOL, QUEUE, Stage, a_stage, until
 
 HOLD = {"onFailure": "hold"}
 
 
 def command(stage: Stage, *arguments: str, code: int = 0, columns: int = 80) -> str:
     """What it prints; every line of a table and of a sentence fits the terminal."""
-    done = subprocess.run(
-        [FLEET, *arguments, "--redis", stage.redis_server.url],
-        capture_output=True, text=True, timeout=60, cwd=stage.directory,
-        env={"PATH": "", "COLUMNS": str(columns), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-    )  # fmt: skip
+    given = ["fleet", *arguments, "--redis", stage.redis_server.url]
+    environment = {"PATH": "", "COLUMNS": str(columns)}
+    done = forked.run(given, environment, stage.directory, timeout_s=60)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     shown = arguments[0] in ("groups", "explain") or arguments[:2] == ("dead", "list")
     if shown and "--json" not in arguments:
@@ -51,9 +49,8 @@ def explained(stage: Stage, subject: str, state: str) -> Any:
     seen: list[Any] = []
 
     def there() -> bool:
-        done = subprocess.run(
-            [FLEET, "explain", subject, "--json", "--redis", stage.redis_server.url], capture_output=True, text=True
-        )
+        asked = ["fleet", "explain", subject, "--json", "--redis", stage.redis_server.url]
+        done = forked.run(asked, os.environ, stage.directory, timeout_s=60)
         assert done.stdout, done.stderr
         seen[:] = [json.loads(done.stdout)]
         return bool(seen[0]["state"] == state)

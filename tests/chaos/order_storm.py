@@ -96,7 +96,7 @@ def outcome_of(directory: Path, row: Row, form: Form) -> Outcome:
             sent=stage.sent,
             in_doubt=stage.in_doubt,
             steps_forward=clock.steps_forward,
-            died=[m.text()[-2000:] for m in stage.members if not m.alive and m.process.returncode >= 0],
+            died=[m.text()[-2000:] for m in stage.members if not m.alive and (m.process.returncode or 0) >= 0],
             leftover_keys=stage.leftover_keys(),
             came_again=asyncio.run(_came_again(stage)),
             times_full=stage.times_full(),
