@@ -45,11 +45,14 @@ class Member:
 
     @property
     def alive(self) -> bool:
+        if isinstance(self.process, Forked):
+            return not self.process.has_ended
         return self.process.poll() is None
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        if not isinstance(self.process, Forked):
+            self.process.wait()
 
     def send(self, number: int) -> None:
         self.process.send_signal(number)

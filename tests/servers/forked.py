@@ -9,12 +9,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext
@@ -55,6 +57,14 @@ class Forked:
         # Daemonic: it ends with us, if nobody ends it before.
         self._process = _server().Process(target=_become, args=arguments, daemon=True)
         self._process.start()
+        self._end = -1
+        with suppress(ProcessLookupError):
+            self._end = os.pidfd_open(self.pid)
+
+    @property
+    def has_ended(self) -> bool:
+        """As the kernel says. Its exit code comes by way of who has forked it, which may take its time."""
+        return self._ends_within(0)
 
     @property
     def pid(self) -> int:
@@ -64,24 +74,36 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self.returncode
+        return self.wait() if self.has_ended else None
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
+        if not self._ends_within(timeout):
             raise subprocess.TimeoutExpired(str(self), timeout or 0)
-        return self.returncode
+        self._process.join()
+        code = self._process.exitcode
+        assert code is not None
+        return code
 
     def send_signal(self, number: int) -> None:
-        # Who has ended may have left its number to another.
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):
+            if self._end >= 0:
+                signal.pidfd_send_signal(self._end, number)
 
     def kill(self) -> None:
+        """It does nothing more when this returns."""
         self.send_signal(signal.SIGKILL)
+        self._ends_within(None)
+
+    def _ends_within(self, timeout_s: float | None) -> bool:
+        if self._end < 0:
+            return True
+        waiting = select.poll()
+        waiting.register(self._end, select.POLLIN)
+        return bool(waiting.poll(None if timeout_s is None else timeout_s * 1000))
+
+    def __del__(self) -> None:
+        if getattr(self, "_end", -1) >= 0:
+            os.close(self._end)
 
 
 def run(
