@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.java import QUICK
+
 ROOT = Path(__file__).resolve().parents[2]
 DIVISOR = 200
 COUNTS = {"pool": 160_000, "pool-1": 160_000, "whole-path": 100_000, "one-group": 60_000}
@@ -22,7 +24,8 @@ TIMEOUT_S = 240
 
 def bench(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # The module rather than the script: the script sets the environment up first, which the test suite has done.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts"), str(ROOT)])}
+    path = os.pathsep.join([str(ROOT / "scripts"), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": QUICK}
     command = [sys.executable, "-P", "-m", "benchmark", "--out", str(out), *arguments]
     return subprocess.run(
         command, env=environment, cwd=out, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
+from tests.servers.java import QUICK
 from tests.servers.ports import free_port
 
 UP = "Fleet is up"
@@ -22,7 +23,7 @@ DEMO_PATIENCE_S = 300.0
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    return Fleet(tmp_path, {"FLEET_LEASE_TTL_MS": "2000"})
+    return Fleet(tmp_path, {"FLEET_LEASE_TTL_MS": "2000", "JDK_JAVA_OPTIONS": QUICK})
 
 
 def pid_of(fleet: Fleet, role: str) -> int:

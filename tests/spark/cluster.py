@@ -19,6 +19,7 @@ import pyspark
 
 from spark.pack import Packed
 from tests.acceptance.fleet_command import Process
+from tests.servers.java import QUICK
 from tests.servers.local import _running, _wait_for
 from tests.servers.ports import free_port
 from tests.spark.driver import end_session
@@ -26,7 +27,6 @@ from tests.spark.driver import end_session
 PATIENCE_S = 240.0
 _SPARK_HOME = Path(pyspark.__file__).parent
 _CLASSES = "org.apache.spark.deploy"
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Submitted(Process):
@@ -79,8 +79,8 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
     directory.mkdir()
     venv.create(directory / "python", symlinks=True)
     (directory / "spark-defaults.conf").write_text(
-        f"spark.executor.memory 512m\nspark.executor.extraJavaOptions {_QUICK}\n"
-        f"spark.driver.extraJavaOptions {_QUICK}\nspark.ui.enabled false\nspark.log.level WARN\n"
+        f"spark.executor.memory 512m\nspark.executor.extraJavaOptions {QUICK}\n"
+        f"spark.driver.extraJavaOptions {QUICK}\nspark.ui.enabled false\nspark.log.level WARN\n"
     )
     java = shutil.which("java")
     assert java is not None, "java is not installed; scripts/test installs what the tests need"
@@ -91,8 +91,8 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _QUICK,
-        "SPARK_LAUNCHER_OPTS": _QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_LAUNCHER_OPTS": QUICK,
     }
     address = ["--host", "127.0.0.1", "--port", str(free_port())]
     master = f"spark://127.0.0.1:{address[-1]}"

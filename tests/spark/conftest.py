@@ -9,15 +9,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.session import Spark
+from tests.servers.java import quick_java
 from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
 
-QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_java() -> Iterator[None]:
+    with quick_java():
+        yield
 
 
 @pytest.fixture(scope="session")
 def the_spark() -> Iterator[Spark]:
-    spark = Spark(master="local[1]", shards=1, options=QUICK_JVM)
+    spark = Spark(master="local[1]", shards=1)
     try:
         yield spark
     finally:

@@ -32,8 +32,6 @@ def fleet(ground: Ground) -> Fleet:
         "FLEET_FEED_MASTER": "local[1]",
         "FLEET_FEED_SHARDS": "2",
         "FLEET_FEED_POLL_INTERVAL_S": "0.1",
-        # None of these lives for long enough to be worth compiling for.
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     return replace(fleet, environment={**fleet.environment, **quick}, patience_s=PATIENCE_S)
 

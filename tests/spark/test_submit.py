@@ -18,7 +18,7 @@ from tests.spark.driver import Ground
 from tests.spark.story import PLACES, killed_and_judged
 from tests.spark.works import the_works
 
-NOT_SUBMITTED = ("FLEET_DATA_DIR", "FLEET_CONFIG", "FLEET_FEED_MASTER", "JDK_JAVA_OPTIONS")
+NOT_SUBMITTED = ("FLEET_DATA_DIR", "FLEET_CONFIG", "FLEET_FEED_MASTER")
 """Of another machine, or said to spark-submit itself."""
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

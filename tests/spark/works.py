@@ -33,7 +33,6 @@ STAYS_MS = 10_000
 MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 BLOCK, NEXT = "BLOCK_ON_ERROR", "NEXT_ON_ERROR"
 Launch = Callable[[Mapping[str, str]], AbstractContextManager[Process]]
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass
@@ -78,7 +77,6 @@ class Works:
                 "FLEET_FEED_POLL_INTERVAL_S": "0.1",
                 "FLEET_FEED_MASTER": "local[1]",
                 "FLEET_FEED_SHARDS": "2",
-                "JDK_JAVA_OPTIONS": _QUICK_JVM,
                 **self.feed,
             },
         )
