@@ -1,7 +1,7 @@
-"""What one kind of queue says of itself: everything that anyone outside its folder needs to know about it.
+"""What one kind of queue declares about itself: everything that code outside its folder needs to know.
 
 Each folder here has an `adapter.py` with one `ADAPTER`; `fleet/sources/open.py` finds it by the scheme of a URI. An
-adapter may be loaded only to be asked a fact. So where a library is heavy (boto3 takes half a second), the modules
+adapter is sometimes loaded just to look up a fact. So if a library is heavy (boto3 takes half a second), the modules
 that need it are imported inside the functions that open a queue, and nowhere else.
 """
 
@@ -43,7 +43,7 @@ class AtSource:
     ahead: int
     """Older messages of its group: it is not shown before they are gone."""
     head_id: str
-    """Of the oldest message of its group: the message's own id, or the queue's where the body is not a message."""
+    """The id of the oldest message of its group, or the queue's id for it if the body is not a message."""
     head_visible_at_ms: int
     head_leased: bool
 
@@ -55,8 +55,8 @@ class Look(Generic[Address]):
     find: Callable[[Client, Address, str], Awaitable[AtSource | None]]
     """A message by its own id or by the queue's, else the oldest message of a group with that name."""
     bodies: Callable[[Client, Address, int, int], AsyncIterator[tuple[str, bytes]]]
-    """The queue's id and the body of each message. It ends after so many messages, or once their bodies together have
-    so many bytes."""
+    """The queue's id and the body of each message. It ends after that many messages, or once their bodies add up to
+    that many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class Adapter(Generic[Address]):
     """One kind of queue. No field has a default: a kind that leaves one out is not finished."""
 
     parse: Callable[[str], Address]
-    """Read a URI. InvalidConfig, in words that repeat no password, where it is wrong."""
+    """Read a URI. If it is wrong: InvalidConfig, in words that never repeat a password."""
     source: Callable[[Address, Asked], Source]
     """Not connected yet."""
     publisher: Callable[[Address, Surroundings], Publisher]
     """Not connected yet."""
     look: Look[Address] | None
-    """None where a message is shown only to those who receive it."""
+    """None if receiving a message is the only way to see it."""
     kept_in: Literal["file", "redis", "broker"]
     """A file of this machine, the fleet's Redis, or a broker of its own."""
     has_visibility_timeout: bool

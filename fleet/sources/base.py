@@ -88,7 +88,7 @@ class Source(Protocol):
         """Up to `max_messages`, oldest first. Waits at most `wait_ms` for the first. Cancelling it loses nothing."""
 
     async def ack(self, held: Sequence[Receipt]) -> list[bool]:
-        """Delete each. The answers stand in the places of the questions. False: it was shown again since, under
+        """Delete each. Answers come in the order of `held`. False: the message has been shown again since, under
         another handle.
 
         Idempotent: a message that is already gone counts as deleted.
@@ -107,7 +107,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class Checked(Protocol):
-    """A source that can say whether it could be opened. To find that out of any other, open it and close it."""
+    """A source that can say whether it could be opened. To find out about any other source, open it and close it."""
 
     async def check(self) -> None:
         """Raise what `open` would raise. Creates nothing: the queue may be read on another machine than this."""
@@ -162,7 +162,7 @@ class Publisher(Protocol):
         """Append in order. For each message None if it was accepted (or was there already), else why it was not.
 
         When the queue goes away half-way, each message gets its own answer: `Unsure` for what was under way, `Unsent`
-        for what stands behind that. If no message is known to be accepted, it raises instead.
+        for what comes after that. If no message is known to be accepted, it raises instead.
         """
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Whether a queue could be read, asked without taking anything from it or making anything of it."""
+"""Whether a queue can be read. Finding out takes nothing from the queue and creates nothing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def problem_of(queue: QueueConfig, *, open_source: OpenSource = open_sourc
     except FleetError as error:
         return str(error)
     except Exception as error:
-        # What a broker's library may raise is not known to the end, and its words may quote a password.
+        # There is no full list of what a broker's library may raise, and its message may quote a password.
         log.debug("queue %s", queue.name, exc_info=error)
         return f"it cannot be opened ({type(error).__name__})"
     return ""

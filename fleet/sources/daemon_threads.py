@@ -1,4 +1,4 @@
-"""A few threads for calls that block, which never keep a process from its end.
+"""A few threads for calls that block. They never keep a process from exiting.
 
 A `ThreadPoolExecutor` is joined at exit: a process that is told to stop would wait for a long poll of 20 s.
 """
@@ -25,7 +25,7 @@ class DaemonThreads:
         self._lock = threading.Lock()
         self._started = 0
         self._busy = 0
-        """Jobs that wait or run."""
+        """Jobs waiting or running."""
         self._is_stopped = False
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
@@ -41,7 +41,7 @@ class DaemonThreads:
         return future
 
     def stop(self) -> None:
-        """What was submitted is still run; nobody waits for it."""
+        """What was submitted still runs; this does not wait for it."""
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped = True

@@ -1,4 +1,4 @@
-"""What a publisher says of each message when its queue goes away in the middle of a call."""
+"""What a publisher says about each message when its queue goes away in the middle of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.sources.base import Unsent, Unsure
 def told_half_way(
     refusals: Sequence[str | None], *, accepted: Collection[int], under_way: Collection[int], error: SourceError
 ) -> list[str | None]:
-    """What is known of each place. Raises the error where nothing was accepted: then it is all there is to say."""
+    """What is known about each place. Raises the error if nothing was accepted: it says all there is to say."""
     if not accepted:
         raise error
 
@@ -24,7 +24,7 @@ def told_half_way(
             return Unsent(f"not sent: {error}")
         if isinstance(error, SourceUnavailable):
             return Unsure(f"it may not have been accepted: {error}")
-        # A queue that answered with a no, as it is full, has not taken it.
+        # A queue that answered with a refusal (it is full, say) has not taken it.
         return Unsent(f"not sent: {error}")
 
     return [why(place) for place in range(len(refusals))]

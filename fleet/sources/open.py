@@ -1,4 +1,4 @@
-"""From a queue's URI to the adapter that drives it. The kinds that there are stand in `fleet/kinds.py`."""
+"""From a queue's URI to the adapter that drives it. `fleet/kinds.py` lists the kinds."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _around = Surroundings()
 
 
 def surround(around: Surroundings) -> None:
-    """Once a process, as its settings are read: where it runs is the same for every queue that it opens."""
+    """Called once per process, when its settings are read: the surroundings are the same for all its queues."""
     global _around
     _around = around
 
 
 class OpenSource(Protocol):
-    """What opens a queue for us: `open_source`, or what a test has in its place."""
+    """What opens a queue for us: `open_source`, or what a test puts in its place."""
 
     def __call__(self, queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1) -> Source: ...
 
 
 def adapter_for(scheme: str) -> Adapter[Any] | None:
-    """The adapter of a kind of queue; None for a scheme that no kind has. The scheme is in lower case."""
+    """The adapter of a kind of queue; None for an unknown scheme. The scheme is in lower case."""
     kind = KIND_OF.get(scheme)
     return None if kind is None else _load(kind)
 
 
 def adapter_of(uri: str) -> Adapter[Any]:
-    """The adapter that a URI asks for. InvalidConfig where there is none."""
+    """The adapter that a URI asks for. InvalidConfig if there is none."""
     scheme, colon, _ = uri.partition(":")
     adapter = adapter_for(scheme.lower()) if colon else None
     if adapter is None:
@@ -62,6 +62,6 @@ def open_publisher(uri: str, *, around: Surroundings | None = None) -> Publisher
 
 @cache
 def _load(kind: str) -> Adapter[Any]:
-    """When a queue of this kind is first met: a process that has none pays nothing for it."""
+    """Called when a queue of this kind is first met: a process that has none pays nothing for it."""
     adapter: Adapter[Any] = import_module(f"fleet.sources.{kind}.adapter").ADAPTER
     return adapter

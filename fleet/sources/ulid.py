@@ -49,5 +49,5 @@ os.register_at_fork(after_in_child=_maker.forget)
 
 
 def take(count: int, now_ms: int) -> list[str]:
-    """`count` new ids, higher than every one this process took before."""
+    """`count` new ids, higher than any this process took before."""
     return _maker.take(count, now_ms)

@@ -9,8 +9,8 @@ from fleet.errors import InvalidConfig
 
 DEFAULT_PORT = 61613
 DEFAULT_PREFETCH = 5000
-"""What the broker may give us that is not acked. A message counts until it is settled, so it must be more than the
-pools take of this queue together; it also bounds how many messages a coordinator keeps in memory."""
+"""How many unacked messages the broker may give us. A message counts until it is settled, so this must be more than all
+pools together take from this queue; it also bounds how many messages a coordinator keeps in memory."""
 MOST_PREFETCH = 100_000
 
 

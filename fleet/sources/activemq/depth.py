@@ -1,4 +1,4 @@
-"""How deep an ActiveMQ queue is: the broker's statistics plugin tells it, or browsing counts where there is none."""
+"""How deep an ActiveMQ queue is: the broker's statistics plugin says; without the plugin, browsing counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fleet.sources.activemq.line import StompLine
 _REPLIES = "/temp-queue/replies"
 _STATISTICS = "ActiveMQ.Statistics.Destination"
 _LAST = "ActiveMQ.Statistics.Destination.List.End.With.Null"
-"""In the name that is asked for: the broker sends an empty map behind the last queue, or instead of one unknown."""
+"""Part of the name asked for: it makes the broker send an empty map after the last queue, or in place of an unknown
+one."""
 _SCHEDULER = "ActiveMQ.Scheduler.Management"
 _REPLY_S = 1.0
 _QUIET_S = 0.1
@@ -34,14 +35,14 @@ class Statistics:
 @dataclass(frozen=True, slots=True)
 class AtBroker:
     size: int
-    """What stands in the queue, given to somebody or not."""
+    """Messages in the queue, given to somebody or not."""
     given: int | None
-    """What is given to somebody and not acked; None where the broker does not say."""
+    """Messages given to somebody and not acked; None if the broker does not say."""
     scheduled: int
 
 
 class _Replies:
-    """What comes on one line, for one question after the other."""
+    """What comes on one line, where questions are asked one after the other."""
 
     def __init__(self) -> None:
         self._came: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
@@ -81,7 +82,7 @@ async def look(address: Address, statistics: Statistics, *, heartbeat_ms: int) -
 async def _ask(
     line: StompLine, replies: _Replies, queue: str, statistics: Statistics
 ) -> tuple[int | None, int | None, int]:
-    """Size, given, scheduled. What the broker has scheduled it sends in full; its statistics come behind that."""
+    """Size, given, scheduled. The broker sends every scheduled message in full, and its statistics after them."""
     questions = []
     if statistics.schedule_is_known:
         questions.append(_question(_SCHEDULER, {"AMQ_SCHEDULER_ACTION": "BROWSE"}))
@@ -102,19 +103,19 @@ async def _ask(
             return counts[b"size"], counts[b"inflightCount"], scheduled
         counts |= found
     statistics.are_known = False
-    # The broker cannot write any answer of this kind, and drops whoever asks.
+    # If the line was lost: this broker cannot write an answer of this kind, and drops the connection that asked.
     statistics.schedule_is_known = not line.lost.is_set()
     return None, None, scheduled
 
 
 def _question(queue: str, headers: dict[str, str]) -> StompCommand:
-    # A broker without that plugin takes it for a message of a queue of that name: it is to be gone soon.
+    # A broker without the plugin takes it for a message to a queue of that name, so it has to expire soon.
     soon_ms = str(int((time.time() + _REPLY_S) * 1000))
     return StompCommand("SEND", {"destination": f"/queue/{queue}", "reply-to": _REPLIES, "expires": soon_ms, **headers})
 
 
 async def _browse(line: StompLine, replies: _Replies, queue: str) -> int:
-    """As many as the broker shows a browser (400 unless it is told otherwise)."""
+    """Counts as many as the broker shows to a browser (400 unless it is told otherwise)."""
     line.tell([StompCommand("SUBSCRIBE", {"id": "browser", "destination": f"/queue/{queue}", "browser": "true"})])
     size = 0
     while (reply := await replies.next(line, _REPLY_S)) is not None and reply[0].get("browser") != "end":

@@ -1,4 +1,4 @@
-"""What goes over the line to ActiveMQ: frames as bytes, and what of a message its copy keeps."""
+"""What goes over the line to ActiveMQ: frames as bytes, and what a copy keeps of its message."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fleet.sources.activemq.address import Address
 from fleet.sources.base import Outgoing
 
 ID, COUNT, GROUP = "FleetId", "FleetCount", "FleetGroup"
-"""Headers of ours: of a copy, the id of its original and how often that was received; of any, its group.
+"""Our own headers: on a copy, the id of its original and how often that was received; on any message, its group.
 
-The broker takes JMSXGroupID for itself and shows it to no STOMP consumer, so the group is sent twice.
+The broker keeps JMSXGroupID for itself and shows it to no STOMP consumer, so the group is sent twice.
 """
 JMS_GROUP = "JMSXGroupID"
 DELAY = "AMQ_SCHEDULED_DELAY"

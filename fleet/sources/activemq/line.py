@@ -1,7 +1,7 @@
 """One connection to a STOMP broker, for as long as it lives: stomp.py's reader, bridged to the event loop.
 
-stomp.py reads and parses in a thread of its own and calls back there; what it read is handed over in bulk. Writing
-has a thread too, as a broker that reads no more would block it. Heartbeats are sent by the event loop: a thread would
+stomp.py reads and parses in a thread of its own and calls back there; what it read is handed over in bulk. Writing has
+a thread too, because a broker that stops reading would block it. Heartbeats are sent by the event loop: a thread would
 keep the connection of a wedged process alive, and with it the messages that it was given.
 """
 
@@ -30,16 +30,17 @@ log = logging.getLogger("fleet.sources")
 
 HEARTBEAT_MS = 5000
 _SILENT_BEATS = 3
-"""A broker beats at those of its ticks before which it has said nothing: two apart, after a word just behind a tick."""
+"""A broker beats at a tick only if it has said nothing since the last one: a word just after a tick means two ticks of
+silence."""
 CONNECT_S = 5.0
 ANSWER_S = 10.0
-"""A broker whose store is full answers a SEND when it has room again. Nobody waits for that."""
+"""A broker whose store is full answers a SEND when it has room again. We do not wait for that."""
 _JOIN_S = 1.0
 _READ_BYTES = 16 * 1024
 """stomp.py moves what is left of a read once per frame, so larger reads make it slower."""
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
-# It would tell of every lost connection with a traceback; whoever uses a line says it in one sentence.
+# It would log every lost connection with a traceback; the code that uses a line says it in one sentence.
 logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
 
 Answer = str | None
@@ -47,7 +48,8 @@ Answer = str | None
 
 
 class _Reader(Transport):  # type: ignore[misc]
-    """stomp.py's transport on a socket that is connected already, without its listeners: they cost per frame."""
+    """stomp.py's transport on a socket that is connected already, without its listeners, which cost time on every
+    frame."""
 
     def __init__(self, line: socket.socket, on_frame: Callable[[Any], None], on_end: Callable[[], None]) -> None:
         super().__init__([line.getpeername()[:2]], False, False, auto_decode=False)
@@ -90,7 +92,7 @@ class _Asked:
 
 
 class StompLine:
-    """Opened once, closed once; whoever wants another connection makes another line."""
+    """Opened once, closed once. Another connection is another line."""
 
     def __init__(
         self,
@@ -152,9 +154,9 @@ class StompLine:
         return await self._ask(commands, len(commands)) if commands else []
 
     async def ask_last(self, commands: Sequence[StompCommand]) -> Answer:
-        """Send all at once, and wait for the last one's answer. A refusal may be that of any.
+        """Send all at once, and wait for the answer to the last one. A refusal may be about any of them.
 
-        The broker does them in order, and what it answers is on its disk: it writes there once, not for each.
+        The broker works in order, and what it has answered is on its disk: this way it writes there once, not for each.
         """
         return (await self._ask(commands, 1))[0] if commands else ""
 
@@ -174,7 +176,7 @@ class StompLine:
             async with asyncio.timeout(ANSWER_S):
                 await asked.done
         except TimeoutError:
-            # Which of them were carried out is not known: whoever needs to know asks on a new line.
+            # Nobody knows which of them were carried out: a caller that needs to know asks on a new line.
             self.drop("no answer")
         return asked.answers
 
@@ -249,11 +251,11 @@ class StompLine:
         if self.lost.is_set() or self._reader is None:
             return
         self._said_at = time.monotonic()
-        # One that fails needs no word here: the reader's thread notices the same.
+        # A write that fails needs no handling here: the reader's thread notices the same failure.
         self._last_write = self._writer.submit(self._reader.send, data)
 
     async def _beat(self) -> None:
-        """At half the time that was promised. A longer silence than any that it may keep is the end."""
+        """Beat at half the promised interval. Drop the line when the broker is silent for longer than it may be."""
         while not await happens(self.lost, within_s=self._heartbeat_ms / 4000):
             now = time.monotonic()
             if now - self._heard_at > self._silence_s:
@@ -273,13 +275,13 @@ class StompLine:
         self._call(lambda: self.drop("the connection was closed"))
 
     def _call(self, function: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed: there is nobody left to tell
             self._loop.call_soon_threadsafe(function)
 
     # In the event loop -----------------------------------------------------------------------------
 
     def _take(self) -> None:
-        # Before the first look: what is appended after the last one wakes again.
+        # Cleared before the first look, so that what is appended after the last look wakes us again.
         self._is_woken = False
         self._heard_at = time.monotonic()
         messages = 0
@@ -296,7 +298,7 @@ class StompLine:
                 self._error(frame.headers.get("message") or "the broker refused it", frame.headers.get("receipt-id"))
             elif frame.cmd == "CONNECTED" and self._connected is not None and not self._connected.done():
                 promised_ms, _, _ = frame.headers.get("heart-beat", "0,0").partition(",")
-                # 0: it promises no signs of life, and none may be missed.
+                # 0: the broker promises no signs of life, so we must not miss any.
                 beat_s = max(self._heartbeat_ms, int(promised_ms)) / 1000
                 self._silence_s = _SILENT_BEATS * beat_s if int(promised_ms) else math.inf
                 self._connected.set_result(None)
@@ -314,9 +316,9 @@ class StompLine:
         elif receipt is not None:
             self._answer(receipt, why)
         elif self._asked:
-            # A frame that the broker could not even read. It answers in order, so it is the first without an answer.
+            # The broker could not even read a frame. It answers in order, so it was the first one without an answer.
             self._answer(next(iter(self._asked)), why)
-            # What it takes for frames from here on may begin in the middle of a body.
+            # What it takes for a frame from here on may begin in the middle of a body.
             self.drop(why)
         else:
             log.warning("%s: %s", self._address, why)

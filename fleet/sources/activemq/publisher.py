@@ -16,7 +16,7 @@ SENT_TOGETHER = 500
 
 
 class ActiveMqPublisher:
-    """Appends to one queue. It connects again when it is used again."""
+    """Appends to one queue. It connects again when it is used after its connection was lost."""
 
     def __init__(self, *, address: Address, heartbeat_ms: int = HEARTBEAT_MS) -> None:
         self._address = address
@@ -63,10 +63,10 @@ class ActiveMqPublisher:
 
 
 def _was_closed_over_a_refusal(answers: Sequence[Answer]) -> bool:
-    """The broker closes the connection over some refusals, and has not read what was behind that message.
+    """Whether the broker closed the connection over a refusal. It has then not read what came after that message.
 
-    Only then may that be sent again. Where it answered for any behind its last refusal, it did read on, and the line
-    was lost for another reason: what is unanswered may be there.
+    Only then may the rest be sent again. If the broker answered anything after its last refusal, it did read on, and
+    the line was lost for another reason: what is unanswered may have been stored.
     """
     first = answers.index(None)
     return first > 0 and bool(answers[first - 1]) and all(answer is None for answer in answers[first:])

@@ -1,6 +1,6 @@
 """What one connection to ActiveMQ was given: waiting to be taken, taken, resting, settled.
 
-It ends with its connection: the broker gives all of it to somebody again. Everything here runs in the event loop.
+It ends with its connection: the broker then gives all of it out again. Everything here runs in the event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fleet.sources.activemq.frames import COUNT, DELAY, GROUP, ID
 from fleet.sources.base import Received
 
 HANDLE = re.compile(r"[0-9a-f]{12}\.[0-9]{1,18}")
-"""Of any connection: its mark, and a number."""
+"""A handle of any connection: the connection's mark, and a number."""
 _REMEMBERED = 20_000
 _LONGEST_ID = 512
 """The broker's own ids are some 60 characters."""
@@ -41,7 +41,7 @@ class Recent:
 
 @dataclass(slots=True, order=True)
 class Delivery:
-    """One message of the broker's, as this connection has it. It compares by the order in which it came."""
+    """One message from the broker, as this connection has it. Deliveries sort by the order in which they came."""
 
     place: int
     broker_id: str = field(compare=False)
@@ -60,11 +60,11 @@ class Memory:
 
     def __init__(self) -> None:
         self.acked = Recent()
-        """Handles: said twice is said once, also when the connection was lost before all of a call was answered."""
+        """Handles: they make an ack idempotent, even if the connection was lost before a whole call was answered."""
         self.unsettled = Recent()
-        """Ids of what earlier connections were given. A broker that was restarted does not call it redelivered."""
+        """Ids of what earlier connections were given. A broker that was restarted does not mark it as redelivered."""
         self.done = Recent()
-        """Ids of what was acked, and may stand in the queue once more: a crash in the middle of a nack leaves two."""
+        """Ids of what was acked and may be in the queue once more: a crash in the middle of a nack leaves two."""
 
 
 class Session:
@@ -81,21 +81,22 @@ class Session:
         self._known: dict[str, Delivery] = {}
         self._fresh: deque[Delivery] = deque()
         self._returned: list[Delivery] = []
-        """Older than any fresh one, as they were taken before."""
+        """Given out before any fresh one: they were taken or delayed before."""
         self._resting: dict[int, asyncio.TimerHandle] = {}
         self._places = count()
         self._handles = count(1)
 
     def may_hold(self, broker_id: str, most: int) -> bool:
-        """Whether the broker may still have it: it gave it to us, or all that it may give us at a time (`most`)."""
+        """Whether the broker may still have it: it gave it to us, or gave us all that it may at a time (`most`), so
+        more may follow."""
         return broker_id in self._known or len(self._known) >= most
 
     def waiting(self) -> int:
-        """Given to us by the broker and to nobody by us."""
+        """How many the broker has given to us and we have given to nobody."""
         return len(self._fresh) + len(self._returned)
 
     def add(self, headers: dict[str, str], body: bytes) -> None:
-        """A message came. One id that comes twice is one message: see `copy_of`."""
+        """A message came. The same id twice is one message: see `copy_of`."""
         broker_id, ack_id = _id_of(headers), headers["ack"]
         came_before = headers.get("redelivered") == "true" or broker_id in self._memory.unsettled
         earlier = _number(headers.get(COUNT)) + came_before
@@ -108,7 +109,7 @@ class Session:
             return
         delivery = Delivery(next(self._places), broker_id, headers, body, earlier + 1, [ack_id])
         self._known[broker_id] = delivery
-        # A broker that delays nothing (schedulerSupport is off) hands this header through: then we do.
+        # A broker that delays nothing (schedulerSupport is off) passes this header on to us: then we delay it.
         delay_ms = _number(headers.get(DELAY))
         if delay_ms:
             self.rest(delivery, delay_ms)
@@ -128,7 +129,7 @@ class Session:
         return taken
 
     def show_again(self, delivery: Delivery) -> None:
-        """At its old place: the broker is not asked, for it this message was never taken back."""
+        """At its old place. The broker is not told: as far as it knows, we have had the message all along."""
         delivery.receive_count += 1
         heapq.heappush(self._returned, delivery)
         self.arrived.set()
@@ -162,7 +163,7 @@ class Session:
             self._memory.done.add(delivery.broker_id)
 
     def end(self) -> None:
-        """The connection is gone, and what it was given is somebody else's."""
+        """The connection is gone, and what it was given now belongs to somebody else."""
         self.is_subscribed = False
         self._fresh.clear()
         self._returned.clear()
@@ -175,11 +176,12 @@ class Session:
 
 
 def _id_of(headers: dict[str, str]) -> str:
-    """Of a copy, its original's. A header that is called like ours and cannot be of ours is somebody else's."""
+    """For a copy, the id of its original. A header with our name and a value that we would not write is somebody
+    else's."""
     copied = headers.get(ID, "")
     return copied if copied and len(copied) <= _LONGEST_ID and copied.isprintable() else headers["message-id"]
 
 
 def _number(text: str | None) -> int:
-    """Headers are written by anybody."""
+    """Anybody may write headers: what is not a plausible number counts as 0."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 12 else 0

@@ -3,10 +3,11 @@
 A message belongs to the connection that it was given to, until it is acked or the connection ends; there is no
 visibility timeout. So handles are bound to the connection, and there is nothing to extend.
 
-The broker can neither take a message back after a delay nor do so in one transaction: a STOMP NACK is a dead letter,
-and in a transaction AMQ_SCHEDULED_DELAY is stored after the commit (a broker that dies between loses the message). So
-a nack with a delay is a copy, under the id of its original, and when the broker has that, an ack. A crash between the
-two leaves both. `Session` makes one of them when they meet, and drops what comes after the other was acked.
+The broker cannot take a message back to show it after a delay: a STOMP NACK makes a dead letter. A transaction cannot
+do it either: in one, AMQ_SCHEDULED_DELAY is stored after the commit (a broker that dies in between loses the message).
+So a nack with a delay sends a copy under the id of its original and, once the broker has that, acks the original. A
+crash between the two leaves both. `Session` merges them when they meet, and drops one that comes after the other was
+acked.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ log = logging.getLogger("fleet.sources")
 _RETRY_S = (0.1, 5.0)
 _GATHER_S, _GATHER_MOST_S = 0.005, 0.05
 _ECHO = [frames.StompCommand(name, {"transaction": "echo"}) for name in ("BEGIN", "ABORT")]
-"""A transaction of nothing: the shortest frames that the broker answers."""
+"""An empty transaction: the shortest frames that the broker answers."""
 _GONE = "Unexpected ACK"
 _SIGNS_OF_LIFE = 3
-"""The broker looks once a heartbeat's time whether one came since its last look: it was seen to take up to 2.4."""
+"""The broker checks once per heartbeat interval whether a beat came since its last check: it was seen to take up to 2.4
+intervals."""
 
 
 class ActiveMqSource:
@@ -91,9 +93,10 @@ class ActiveMqSource:
         return [one.handle in self._memory.acked or self._is_gone(session, one) for one in held]
 
     def _is_gone(self, session: Session, held: Receipt) -> bool:
-        """Whether a message of an earlier connection was deleted: it would have come again with this one by now.
+        """Whether a message of an earlier connection was deleted: otherwise it would have come again on this one by
+        now.
 
-        Not before the broker has certainly noticed that the other connection is dead.
+        False until the broker has certainly noticed that the other connection is dead.
         """
         loop = asyncio.get_running_loop()
         return (
@@ -130,7 +133,7 @@ class ActiveMqSource:
         if found.given is None:
             given = len(session.out) if session.is_subscribed else min(found.size, self._address.prefetch)
         else:
-            # What we were sent and have given to nobody is waiting still.
+            # What we were sent and have given to nobody still counts as waiting.
             given = max(0, found.given - session.waiting())
         return Depth(
             waiting=max(0, found.size - given),
@@ -170,7 +173,7 @@ class ActiveMqSource:
         return line
 
     async def _keep(self, line: StompLine) -> None:
-        """Connect again, whenever the line is lost. Who polls next subscribes."""
+        """Connect again whenever the line is lost. The next poll subscribes."""
         backoff = Backoff(*_RETRY_S)
         while True:
             await line.lost.wait()
@@ -178,7 +181,7 @@ class ActiveMqSource:
             log.warning("%s", line.unavailable())
             await line.close()
             while line.lost.is_set():
-                # Not all at once, when a broker is back.
+                # Spread out, so that not all come at once when a broker is back.
                 await asyncio.sleep(backoff.spend() * random.uniform(0.5, 1))
                 try:
                     line = await self._connect()
@@ -203,9 +206,9 @@ class ActiveMqSource:
             return True
 
     async def _gather(self, line: StompLine, session: Session, most: int) -> None:
-        """What was sent together shall be one batch: the first of it is here, wait for what the broker has in hand.
+        """What was sent together should be one batch. Its first message is here: wait for what the broker has in hand.
 
-        It says nowhere that this was all. It is taken as all when a round trip and a moment brought no more.
+        The broker never says that this was all. It counts as all when a round trip and a moment brought no more.
         """
         give_up = time.monotonic() + _GATHER_MOST_S
         before = 0
@@ -230,7 +233,7 @@ class ActiveMqSource:
         asked = {ack_id for _, ack_id in ack_ids}
         for delivery in going:
             if None in said[delivery.handle]:
-                continue  # of the lost connection, as all that it was given
+                continue  # belonged to the lost connection, like all that it was given
             if refused := next(filter(None, said[delivery.handle]), ""):
                 session.leave(delivery)
                 log.warning("%s: an ack was refused: %s", self._address, refused)
@@ -243,7 +246,7 @@ class ActiveMqSource:
             raise line.unavailable()
 
     async def _acks(self, line: StompLine, ack_ids: list[str]) -> list[str | None]:
-        """Whatever the broker does not know any more (its queue was purged) is as good as acked."""
+        """What the broker no longer knows (its queue was purged) is as good as acked."""
         acks = [frames.ack(ack_id) for ack_id in ack_ids]
         answer = await line.ask_last(acks)
         if not answer:
@@ -278,7 +281,7 @@ class ActiveMqSource:
             elif answer is None:
                 session.keep(delivery)
             else:
-                # It stays ours, then: as late, but with this connection only.
+                # Then it stays ours: it comes just as late, but only while this connection lasts.
                 log.warning("%s: a copy was refused: %s", self._address, answer)
                 delivery.receive_count += 1
                 session.rest(delivery, delay_ms)
@@ -287,7 +290,7 @@ class ActiveMqSource:
             raise SourceUnavailable(f"{self._address}: no answer to a delayed copy")
 
     async def _delete_copied(self, line: StompLine, copied: list[Delivery]) -> None:
-        """Ack the originals. They are not `acked` to us: their messages come again."""
+        """Ack the originals. They do not go into `acked`: their messages come again."""
         answers: list[str | None] = [None]
         try:
             answers = await self._acks(line, [ack_id for delivery in copied for ack_id in delivery.ack_ids])
@@ -299,7 +302,8 @@ class ActiveMqSource:
             raise line.unavailable()
 
     async def _send(self, copies: list[frames.StompCommand]) -> list[str | None]:
-        """On a line of its own: a broker whose store is full holds up a SEND, and what is behind it. Acks make room."""
+        """On a line of its own: a broker whose store is full holds up a SEND and what is behind it. Acks must not be:
+        they make room."""
         async with self._outbox_lock:
             if self._outbox is None or not self._outbox.is_up:
                 if self._outbox is not None:

@@ -1,7 +1,7 @@
 """The URI of a JetStream queue, read once: `nats://[user:password@]host[:port]/STREAM/CONSUMER[?subject=…&groupToken=N]`.
 
-A user without a password is a token, as NATS's own tools have it. Neither is ever shown: a `repr`, a log line and an
-error have the host and the names.
+A user without a password is a token, as in NATS's own tools. Neither is ever shown: a `repr`, a log line or an error
+has only the host and the names.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class NatsAddress:
     stream: str
     consumer: str
     subject: str = ""
-    """What a new consumer takes of its stream ('': all), and where a publisher publishes ('': to its one subject)."""
+    """What a new consumer takes of its stream ('': all), and where a publisher publishes ('': to the stream's one
+    subject)."""
     group_token: int = 0
-    """Which token of a message's subject is its group where no header says it, from 1; 0: none."""
+    """Which token of a message's subject, from 1, is its group if no header names one; 0: none."""
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
@@ -70,7 +71,7 @@ def parse_address(uri: str) -> NatsAddress:
 
 
 def is_subject(text: str) -> bool:
-    """Whether it may be published to or, with `*` and a last `>`, subscribed to."""
+    """Whether it may be published to or, with `*` and a final `>`, subscribed to."""
     tokens = text.split(".")
     return (
         all(tokens)

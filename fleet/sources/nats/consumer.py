@@ -1,4 +1,4 @@
-"""The stream and its durable consumer: there, as we need it, and the same as before."""
+"""The stream and its durable consumer: whether they are there, set up as we need them, and the same ones as before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FoundConsumer:
 
 
 async def look(line: NatsLine) -> FoundConsumer:
-    """Changes nothing. Raises `SourceUnavailable` where there is no such stream."""
+    """Changes nothing. Raises `SourceUnavailable` if there is no such stream."""
     address = line.address
     stream = await stream_of(line)
     try:
@@ -52,7 +52,7 @@ async def stream_of(line: NatsLine) -> dict[str, Any]:
 
 
 async def prepare(line: NatsLine, visibility_ms: int) -> FoundConsumer:
-    """Create the consumer if it is not there, and give one that is there our ack wait and no limits."""
+    """Create the consumer if it is missing, or give an existing one our ack wait and no limits."""
     found, address = await look(line), line.address
     need = {"ack_wait": visibility_ms * 1_000_000, "max_ack_pending": -1, "max_deliver": -1}
     if found.consumer is None:
@@ -84,7 +84,7 @@ async def prepare(line: NatsLine, visibility_ms: int) -> FoundConsumer:
 
 
 def _check(line: NatsLine, config: dict[str, Any], address: NatsAddress) -> None:
-    """What cannot be changed any more, and would not work."""
+    """Refuse settings that cannot be changed any more and would not work."""
     if config.get("deliver_subject"):
         raise _unfit(line, "is a push consumer")
     if config.get("ack_policy") != "explicit":

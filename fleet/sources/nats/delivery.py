@@ -1,8 +1,8 @@
 """What JetStream writes on a delivery, and what Fleet reads there: pure.
 
-A handle is the subject that acks a delivery, and when its stream was created. The subject alone would not do: it has
-nothing but names and numbers, and in a stream that was deleted and made again they come again, for other messages. (A
-consumer that was made again is no matter: the number in the stream says which message is acked.)
+A handle is the subject that acks a delivery, and the time when its stream was created. The subject alone would not do:
+it has only names and numbers, and a stream that was deleted and created again uses them again, for other messages. (A
+consumer that was created again does not matter: the number in the stream says which message is acked.)
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def like(subject: str, *, stream_seq: int, consumer_seq: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """When the stream was created, in ns: its name and its numbers may come again, this does not."""
+    """When the stream was created, in ns: its name and its numbers may come again; this does not."""
 
     stream_ns: int
 
@@ -63,7 +63,7 @@ class Incarnation:
         return f"{ack_subject}@{self.stream_ns}"
 
     def subject(self, handle: str) -> str | None:
-        """What to send an ack to; None where the handle is of another incarnation, or is none."""
+        """The subject to send an ack to; None if the handle is of another incarnation, or is not a handle."""
         subject, at, created = handle.rpartition("@")
         return subject if at and created == str(self.stream_ns) else None
 
@@ -79,7 +79,7 @@ def group_of(headers: Mapping[str, str] | None, subject: str, group_token: int) 
 
 
 def read_time_ns(text: str) -> int:
-    """The server's times have up to nine digits behind the point, and `datetime` keeps six."""
+    """The server's times have up to nine digits after the point, and `datetime` keeps six."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"no time: {text[:40]!r}")
@@ -89,9 +89,9 @@ def read_time_ns(text: str) -> int:
 
 
 class Floors:
-    """Which delivery of a message is the last one this connection knows of; an ack of an earlier one is void.
+    """The last delivery of each message that this connection knows of; an ack of an earlier one is void.
 
-    The server itself takes the ack of any delivery for one of the message. Bounded: the oldest are forgotten.
+    The server itself takes an ack of any delivery as an ack of the message. Bounded: the oldest are forgotten.
     """
 
     _OVER = 1 << 62

@@ -1,8 +1,8 @@
-"""One connection to a NATS server. When it breaks, whoever waits hears so at once, and the next call makes another.
+"""One connection to a NATS server. When it breaks, waiting calls fail at once, and the next call makes another.
 
-nats-py could reconnect by itself, and is not let: it would keep what is sent meanwhile and send it later, when nobody
-waits for it any more, and leave a socket open for each attempt that fails after TCP's part. Nor is its `flush` used,
-which breaks its reader when it is given up.
+nats-py could reconnect by itself, but is not allowed to. It would keep what is sent meanwhile and send it later, when
+nobody waits for it any more, and it would leave a socket open for each attempt that fails after TCP has connected. Nor
+is its `flush` used: giving one up breaks the library's reader.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from fleet.sources.nats.address import NatsAddress
 log = logging.getLogger("fleet.sources")
 
 ANSWER_S = 3.0
-"""How long a call waits for the server. Who calls tries again, later and later."""
+"""How long a call waits for the server. The caller tries again, later and later."""
 _CONNECT_S = 2.0
 _CLOSE_S = 0.4
 _PING_EVERY_S = 10
 _AT_ONCE = 1000
 _AT_ONCE_BYTES = 4 << 20
-"""Messages on their way before their answers are waited for: a slow line must carry them in that time."""
+"""How much is sent before its answers are awaited: a slow line must carry it within `ANSWER_S`."""
 NO_RESPONDERS = "503"
 
 
 class _OneLine(logging.Filter):
-    """nats-py prints a traceback where its reader ends. That costs a connection, and is noticed as one."""
+    """nats-py logs a traceback when its reader ends. That loses a connection, and is noticed as a lost connection."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1]:
@@ -59,7 +59,7 @@ class ApiError(Exception):
 
 
 class NatsLine:
-    """`on_lost` is told when the connection breaks; what was under way on it gets no answer any more."""
+    """`on_lost` is called when the connection breaks; what was under way on it gets no answer any more."""
 
     def __init__(self, address: NatsAddress, *, on_lost: Callable[[], None] | None = None) -> None:
         self.address = address
@@ -78,7 +78,7 @@ class NatsLine:
         return self._client.max_payload if self._client else 1 << 20
 
     async def client(self) -> Client:
-        """The one that is connected; one attempt to make it where there is none, for all who ask meanwhile."""
+        """The connected client. If there is none, one attempt to connect serves all callers that ask meanwhile."""
         client = self._client
         if client is not None and client.is_connected:
             return client
@@ -89,20 +89,20 @@ class NatsLine:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            if connecting.cancelled():  # by our close; it is not the caller who was cancelled
+            if connecting.cancelled():  # by our close; the caller itself was not cancelled
                 raise self.away("the connection is closed") from None
             raise
 
     def _on_connecting_done(self, connecting: asyncio.Task[Client]) -> None:
         self._connecting = None
         if not connecting.cancelled():
-            connecting.exception()  # whoever asked is told; if nobody does by now, nothing is to be printed
+            connecting.exception()  # callers get the error; if none is left, asyncio must not print it
 
     def away(self, why: str) -> SourceUnavailable:
         return SourceUnavailable(f"NATS at {self.address.server}: {why}")
 
     async def subscribe(self, subject: str, on_message: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        # Without limits of its own: it would drop what it cannot take. What may come is bounded by what is asked for.
+        # Without the library's limits: it would drop what exceeds them. Our requests bound what may come.
         client = await self.client()
         try:
             return await client.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
@@ -118,7 +118,7 @@ class NatsLine:
             raise self.away(_line(error)) from error
 
     async def api(self, verb: str, request: Any = None) -> dict[str, Any]:
-        """A request to JetStream itself. Raises `ApiError` where it says no."""
+        """A request to JetStream itself. Raises `ApiError` if JetStream refuses."""
         payload = json.dumps(request).encode() if request is not None else b""
         (answer,) = await self.exchange([(f"$JS.API.{verb}", payload, None)])
         if is_no_responders(answer):
@@ -131,14 +131,14 @@ class NatsLine:
     async def exchange(self, messages: Sequence[Sent], *, into: list[Msg | None] | None = None) -> list[Msg]:
         """Send each in order and wait for the answer to each. Raises `SourceUnavailable` if one is missing.
 
-        What `into` holds then is what came: an answer, or None, for each that may have gone out.
+        `into` then holds what came: an answer, or None, for each message that may have gone out.
         """
         answers = into if into is not None else []
         await self._all(messages, answers, is_whole=True)
         return [answer for answer in answers if answer is not None]
 
     async def ask(self, messages: Sequence[Sent]) -> list[Msg | None]:
-        """The same, with None where the server is there and does not answer that one."""
+        """The same, with None for a message that the server does not answer although it is there."""
         answers: list[Msg | None] = []
         await self._all(messages, answers, is_whole=False)
         return answers
@@ -179,7 +179,7 @@ class NatsLine:
         return False
 
     async def _doubt(self) -> None:
-        """The server owed us an answer: it may be gone without a word. A new connection shows."""
+        """The server owes us an answer: it may be gone without a word. A new connection will tell."""
         client, self._client = self._client, None
         self._lose()
         if client is not None:
@@ -202,7 +202,7 @@ class NatsLine:
             self._on_closed(client)
 
         first_error = self._first_error = asyncio.get_running_loop().create_future()
-        # The first error ends it: the library itself would go on trying for some while.
+        # The first error ends it: the library itself would go on trying for a while.
         connecting = asyncio.create_task(
             client.connect(
                 f"nats://{address.server}",
@@ -318,13 +318,13 @@ def status_of(msg: Msg) -> tuple[str, str]:
 
 
 async def _close(client: Client) -> None:
-    with suppress(Exception):  # whatever it is, nothing of this connection is used again
+    with suppress(Exception):  # whatever it raises, nothing of this connection is used again
         async with asyncio.timeout(_CLOSE_S):
             await client.close()
 
 
 def _line(error: BaseException) -> str:
-    """One line of what nats-py says, which may be nothing, or say its own name first."""
+    """What nats-py says, on one line. Its text may be empty, or begin with its own name."""
     if isinstance(error, TimeoutError):
         return "it does not answer"
     text = " ".join(str(error).split()).removeprefix("nats: ").strip("'\"")

@@ -18,7 +18,7 @@ from fleet.sources.nats.line import NatsLine, Sent, is_no_responders
 
 _HEADER_VALUE = re.compile(r"[^\x00-\x1f\x7f]*")
 _HEADERS_BYTES = 512
-"""What the names and the framing of our headers take, and more."""
+"""More than the names and the framing of our headers take."""
 
 
 class NatsPublisher:

@@ -1,8 +1,9 @@
-"""Asking a pull consumer for messages, so that none is lost, whoever gives up waiting, and whenever.
+"""Asking a pull consumer for messages so that none is lost, no matter who gives up waiting, or when.
 
-`fetch` of nats-py drops what comes after it gave up. Here what arrives goes into one buffer, whoever asked for it, and
-the next poll begins with it. A request says `no_wait` *and* `expires`: the server then waits for the first message,
-sends what there is, and says when that was all. So a request is over when its poll is, and takes nothing later.
+nats-py's `fetch` drops what comes after it gave up. Here what arrives goes into one buffer, no matter which poll asked
+for it, and the next poll begins with that. A request says `no_wait` *and* `expires`: the server then waits for the
+first message, sends what there is, and says when that was all. So a request is over when its poll is, and takes nothing
+later.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from fleet.sources.nats.delivery import ACK_PREFIX, Marks, read_marks
 from fleet.sources.nats.line import NatsLine, status_of
 
 SILENCE_S = 1.2
-"""How long the server may say nothing of a request: three of its heartbeats, or after it is due to be over."""
+"""How long the server may say nothing about a request: three of its heartbeats; without any, from when the request is
+due to end."""
 _HEARTBEAT_S = 0.4
 _MOST_BYTES = 16 << 20
-"""Of one request: the server cuts the line of a client that it has more than 64 MB for."""
+"""Per request: the server disconnects a client for which it has more than 64 MB waiting."""
 _HEARTBEAT = "100"
 LOST = "lost"
 SILENT = "silent"
@@ -41,7 +43,7 @@ class Fetched:
 
 @dataclass(eq=False, slots=True)
 class PullRequest:
-    """One request. Its messages come on its lane, and so do the words that end it."""
+    """One request. Its messages come on its lane, and so does the status that ends it."""
 
     number: int
     left: int
@@ -77,14 +79,15 @@ class Puller:
         self._next_ask = 0
         self.buffer: deque[Fetched] = deque()
         self.last: Fetched | None = None
-        """What came last: its consumer sequence only rises, while the consumer is the same."""
+        """The last message that came. Its consumer sequence only rises while the consumer is the same."""
         self.newest_seq = 0
-        """The highest stream sequence that was shown for the first time, to us."""
+        """The highest stream sequence that was shown to us for the first time."""
         self.went_back = False
-        """Deliveries are numbered from anew: it may be another consumer, of another stream."""
+        """Deliveries are numbered from the start again: it may be another consumer, of another stream."""
 
     async def fetch(self, want: int, until_s: float) -> PullRequest:
-        """Ask, or go on waiting for what a cancelled poll asked for; back when that is over, or it is time."""
+        """PullRequest, or go on waiting for what a cancelled poll asked for. Returns when that request is over, or the time is
+        up."""
         until_s = max(until_s, asyncio.get_running_loop().time())
         ask = self._unattended(until_s) or await self._ask(want, until_s)
         ask.is_waited_for = True
@@ -99,7 +102,7 @@ class Puller:
         while not ask.over.is_set():
             silent_s = (ask.heard_s if ask.has_heartbeat else ask.expires_s) + SILENCE_S
             if now() >= silent_s:
-                # A request to a consumer that is not there is answered by nobody, not even by "no responders".
+                # A request to a missing consumer gets no answer at all, not even "no responders".
                 ask.end(SILENT)
                 return
             if now() >= until_s < ask.expires_s:
@@ -109,21 +112,21 @@ class Puller:
                     await ask.over.wait()
 
     def begin(self, newest_seq: int) -> None:
-        """With nothing in hand, behind what was shown so far."""
+        """Start with nothing in hand, after what was shown so far."""
         self.buffer.clear()
         self.last, self.newest_seq = None, newest_seq
 
     def lose(self) -> None:
-        """The connection broke: the server forgets requests with it. What has arrived is ours all the same."""
+        """The connection broke, and the server forgets its requests with it. What has arrived is still ours."""
         for lane in self._lanes:
             if lane.ask is not None:
                 lane.ask.end(LOST)
 
     async def over(self) -> None:
-        """Wait until nothing is asked for any more: a second at most, as long as a poll waits.
+        """Wait until no request is open any more: normally a second at most, as long as a poll waits.
 
-        A message that is nacked while the server (2.9) still holds a request of somebody who has gone is taken for
-        that one, and comes again only after the ack wait: behind what is newer.
+        The server (2.9) may still hold a request of a client that has gone. A message that is nacked then goes to that
+        request, and comes again only after the ack wait: behind newer ones.
         """
         for lane in self._lanes:
             if lane.ask is not None and not lane.ask.over.is_set():
@@ -132,7 +135,7 @@ class Puller:
                         await lane.ask.over.wait()
 
     async def end(self) -> None:
-        """No more is to come: stop what is asked for, and let in what is on its way."""
+        """Nothing more may come: stop the requests, and let in what is already on its way."""
         for lane in self._lanes:
             if lane.subscription is not None and lane.ask is not None and not lane.ask.over.is_set():
                 with suppress(nats.errors.Error, OSError):
@@ -145,7 +148,7 @@ class Puller:
             ask = lane.ask
             if ask is None or ask.over.is_set() or ask.is_waited_for:
                 continue
-            # One that looks but once must not wait for one that waits.
+            # A poll that looks only once must not wait for a request that waits.
             if ask.expires_s <= until_s or now_s < until_s:
                 return ask
         return None

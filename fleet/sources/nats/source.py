@@ -1,7 +1,7 @@
 """Messages of a NATS JetStream stream, through a durable pull consumer with explicit acks.
 
 JetStream has no groups: a message that is nacked is overtaken by the later ones of its group, unless the pool keeps it
-(`onFailure: hold`). What is shown for the first time comes in the stream's order, also over a broken connection: what
+(`onFailure: hold`). What is shown for the first time comes in the stream's order, even across a broken connection: what
 was lost on the line is asked for again before anything newer.
 """
 
@@ -27,11 +27,11 @@ log = logging.getLogger("fleet.sources")
 
 ACK, NAK, PROGRESS = b"+ACK", b"-NAK", b"+WPI"
 _OLD_PART = 4
-"""Received and not handed over for a quarter of the ack wait: too late to begin with."""
+"""What was received and not handed over for a quarter of the ack wait is too old to begin with."""
 _AGAIN_S = 0.02
 _SET_ASIDE_MS = 60_000
 _LOST_MOST = 10_000
-"""More than can be on the line at once: another one takes from this consumer as well."""
+"""More than can be on the line at once: such a gap means that somebody else takes from this consumer as well."""
 _CLOSE_S = 0.4
 _OVER_S = 2.5
 
@@ -46,7 +46,7 @@ class NatsSource:
 
     def __init__(self, *, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.visibility_ms = visibility_ms
-        # The last owner may live and close, and what it gives back in the end may wait for its whole ack wait then.
+        # The last owner may still be closing, and what it gives back at the very end may then wait a whole ack wait.
         self.crash_wait_ms = visibility_ms + round((_OVER_S + _CLOSE_S) * 1000)
         self._address = address
         self._clock = clock
@@ -58,7 +58,7 @@ class NatsSource:
         """The connection at which the incarnation was looked up."""
         self._prepared_at = 0
         self._polled: Incarnation | None = None
-        """What was polled last."""
+        """The incarnation that was polled last."""
         self._preparing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -90,8 +90,8 @@ class NatsSource:
         return await self._settle([(one, _nak(delay_ms)) for one, delay_ms in held])
 
     async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
-        # "In progress" begins the consumer's own ack wait again. For any other time there is the delay of a nak: the
-        # server shows it again after that, and takes an ack under the same handle until then, which is an extension.
+        # "In progress" restarts the consumer's own ack wait. For any other time there is a nak with a delay: the server
+        # shows the message again after that, and takes an ack under the same handle until then, which is an extension.
         word = PROGRESS if visibility_ms == self.visibility_ms else _nak(max(1, visibility_ms))
         return await self._settle([(one, word) for one in held], extends=True)
 
@@ -111,7 +111,7 @@ class NatsSource:
         with suppress(SourceUnavailable, TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._puller.end()
-                # Nobody is to wait for their ack wait. (Not set aside first: that could be all there is time for.)
+                # So that nobody waits for their ack wait. (Not set aside first: that could use up all the time.)
                 await self._line.exchange([(one.message.reply, NAK, None) for one in self._puller.buffer])
         self._puller.buffer.clear()
         await self._line.close()
@@ -130,7 +130,7 @@ class NatsSource:
         try:
             told = await self._line.api(f"STREAM.MSG.GET.{self._address.stream}", wanted)
         except ApiError:
-            return None  # gone meanwhile, or not allowed to look
+            return None  # gone meanwhile, or we are not allowed to look
         return max(0.0, self._clock.wall_ms() / 1000 - read_time_ns(told["message"]["time"]) / 1e9)
 
     # What the names stand for now -------------------------------------------------------------------
@@ -142,7 +142,7 @@ class NatsSource:
         self._known_at = self._line.generation
 
     async def _prepare(self) -> None:
-        """Once a connection, and after the consumer was found missing."""
+        """Once per connection, and again after the consumer was found missing."""
         await self._line.client()
         if self._prepared_at == self._line.generation:
             return
@@ -161,7 +161,8 @@ class NatsSource:
             self._prepared_at = generation
 
     async def _begin_where_it_broke(self, delivered_seq: int, consumer_seq: int) -> None:
-        """What was on the line when it broke comes again only after the ack wait, and newer ones would overtake it."""
+        """By itself, what was on the line when it broke comes again only after the ack wait, and newer ones overtake
+        it."""
         first = self._puller.newest_seq + 1
         lost = range(first, delivered_seq + 1) if delivered_seq - first < _LOST_MOST else range(0)
         pattern = self._puller.last.message.reply if self._puller.last else self._first_subject()
@@ -173,7 +174,8 @@ class NatsSource:
         return f"{ACK_PREFIX}{self._address.stream}.{self._address.consumer}.1.0.0.0.0"
 
     async def _show_again(self, subjects: Sequence[str]) -> None:
-        """At once, before anything new, in this order: aside first, as some may stand in line already, after others."""
+        """At once, before anything new, in this order. Set aside first: some may be in the server's line already,
+        behind others."""
         if not subjects:
             return
         for word in (_nak(_SET_ASIDE_MS), NAK):
@@ -182,20 +184,21 @@ class NatsSource:
     # Polling --------------------------------------------------------------------------------------------
 
     def _check(self, ask: PullRequest, tried: bool) -> bool:
-        """Whether a consumer was missing just now. Raises what cannot be helped by asking again."""
+        """Whether the consumer was missing just now. Raises if asking again cannot help."""
         if not ask.over.is_set() or ask.status in ("", "404", "408") or self._puller.buffer:
             return False
         if ask.status == LOST:
             raise self._line.away("the connection is broken")
         self._prepared_at = 0
-        if ask.status == SILENT:  # no consumer there, or no server: preparing again shows
+        if ask.status == SILENT:  # no consumer, or no server: preparing again will tell
             return False
         if tried or (ask.status != NO_RESPONDERS and "deleted" not in ask.words.lower()):
             raise self._line.away(f"consumer {self._address.consumer}: {ask.words or 'it does not answer'}")
         return True
 
     async def _renew(self) -> None:
-        """Hand nothing over that is shown to somebody else soon, or that is not what its names say."""
+        """Let nothing be handed over that will soon be shown to somebody else, or under the incarnation of an earlier
+        stream."""
         buffer = self._puller.buffer
         if self._puller.went_back and buffer:
             self._prepared_at = 0
@@ -246,7 +249,7 @@ class NatsSource:
                 sent.append((place, marks, subject, word))
         answers = await self._line.ask([(subject, word, None) for _, _, subject, word in sent])
         for (place, marks, _, word), answer in zip(sent, answers, strict=True):
-            # No answer, or nobody there to give one: the consumer is gone, or does not know of this delivery any more.
+            # No answer, or nobody there to give one: the consumer is gone, or no longer knows this delivery.
             results[place] = answer is not None and not is_no_responders(answer)
             if word == ACK and results[place]:
                 self._floors.acked(marks)

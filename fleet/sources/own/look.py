@@ -1,6 +1,6 @@
-"""Looking into a queue of our own: read-only, some hundred messages at a time.
+"""Looking into a queue of our own: read-only, about a hundred messages at a time.
 
-There is no index on message ids, as only an operator asks for one: every body of the queue is looked at.
+There is no index on message ids, because only an operator asks for one: every body in the queue is searched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def find(client: Client, queue_name: str, subject: str) -> AtSource | None
 
 
 async def bodies(client: Client, queue_name: str, most: int, most_bytes: int) -> AsyncIterator[tuple[str, bytes]]:
-    """In no order, page by page."""
+    """In no particular order, page by page."""
     async for number, body in OwnQueue(client, queue_name).bodies():
         yield number, body
         most, most_bytes = most - 1, most_bytes - len(body)
@@ -40,7 +40,8 @@ async def _at_source(queue: OwnQueue, number: str, body: bytes) -> AtSource | No
     message = _message(body)
     group = message.message_group_id if message is not None else ""
     ahead, head = 0, number
-    # The sender's group is not in the body for certain: it counts where the queue has it in that list.
+    # The group in the body need not be the one it was sent with: it counts only if the queue has the message in its
+    # list.
     place = await queue.place_in(group, number) if group else None
     if place is not None:
         ahead, head = place

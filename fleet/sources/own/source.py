@@ -30,13 +30,13 @@ from fleet.waiting import cancel, happens
 MAX_DELAY_MS = 14 * 24 * 3600 * 1000
 _LOOK_MEMORY_S = 1.0
 _LOOK_S = 5.0
-"""How often a waiting poll looks unasked: a signal may be lost."""
+"""How often a waiting poll looks without a signal: one may be lost."""
 _BATCH, _BATCH_BYTES = 500, 1024 * 1024
 _HANDLE = re.compile(r"f1\.([0-9]{1,20})\.([0-9]{1,10})\.(.*)", re.DOTALL)
 
 
 class _Connection:
-    """To Redis, as an adapter needs it."""
+    """A connection to Redis, as an adapter needs it."""
 
     def __init__(self, *, name: str, redis_url: str) -> None:
         if not redis_url:
@@ -81,7 +81,7 @@ class OwnSource:
         self.attach(await self._connection.open())
 
     def attach(self, client: Client) -> None:
-        """Use a connection that somebody else opened, and closes."""
+        """Use a connection that the caller opened and will close."""
         self._client, self.queue = client, OwnQueue(client, self._queue_name)
 
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
@@ -95,7 +95,7 @@ class OwnSource:
             if self._over or left_s <= 0:
                 taken, self._over = self._over[:max_messages], self._over[max_messages:]
                 return taken
-            # A millisecond more than due: timers may fire a little early, and would then spin.
+            # A millisecond more than due: timers may fire a little early, and the loop would then spin.
             due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
             await happens(self._shows, within_s=min(left_s, due_s, _LOOK_S))
 
@@ -124,16 +124,16 @@ class OwnSource:
                 over, self._over = self._over, []
                 await self.nack([(Receipt(one.broker_id, one.handle), 0) for one in over])
         except SourceError:
-            # They show again by themselves, at the end of their visibility timeout.
+            # They show again by themselves when their visibility timeout ends.
             self._over = []
         finally:
             self.queue = None
             await self._connection.close()
 
     async def _receive(self, most: int) -> int | None:
-        """Fill what is over, unless something is; the ms until there will be something, if that is known.
+        """Fill `_over` if it is empty. Returns the ms until there will be something to receive, if that is known.
 
-        A call once begun is not cancelled: what it answers is leased to us.
+        A call once begun is not cancelled: what it returns is leased to us.
         """
         if self._over:
             return None
@@ -142,7 +142,7 @@ class OwnSource:
         try:
             self._over, due_ms = await asyncio.shield(self._receiving)
         except asyncio.CancelledError:
-            raise  # what it answers, be it at this very moment, is for the next poll
+            raise  # what it returns, even at this very moment, is for the next poll
         except SourceError:
             self._receiving = None
             raise
@@ -175,7 +175,7 @@ class OwnSource:
         return self.queue
 
     def _listen(self) -> None:
-        """From the first poll on: who only asks for the depth needs no signals."""
+        """Started by the first poll: a caller that only asks for the depth needs no signals."""
         if self._signals is None and self._client is not None:
             signals = Signals(
                 client=self._client,
@@ -204,7 +204,8 @@ class OwnPublisher:
         self._registry = Registry(client)
 
     def attach(self, client: Client) -> None:
-        """Use a connection that somebody else opened, and closes, and watches the memory of."""
+        """Use a connection that the caller opened and will close. Watching Redis's memory is then the caller's job
+        too."""
         self.queue = OwnQueue(client, self._name)
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
@@ -257,7 +258,7 @@ def _new(message: Outgoing) -> NewMessage:
 
 
 def _batches(messages: Sequence[Outgoing], places: Sequence[int]) -> Iterator[list[int]]:
-    """What goes in one call, which takes all of it or nothing."""
+    """What goes into one call, which takes all of it or nothing."""
     batch: list[int] = []
     size = 0
     for place in places:

@@ -1,6 +1,6 @@
 """Waking a process that waits for a change in a file, without polling the file.
 
-The one who changed it touches it *after* the commit; who waits hears that through inotify. The
+The process that changed the file touches it *after* the commit; a waiting process hears that through inotify. The
 writes themselves say too little: SQLite publishes a commit in shared memory, after its last write.
 """
 
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def ring(path: Path) -> None:
-    """Wake everybody who waits at this file. Best effort: who waits also looks from time to time."""
+    """Wake everybody who waits on this file. Best effort: a waiting process also looks from time to time."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
@@ -37,7 +37,7 @@ class FileBell:
 
     @property
     def hears_others(self) -> bool:
-        """False where the system has no inotify left for us; then looking more often must do."""
+        """False if the system has no inotify left for us; then we look more often instead."""
         return self._fd >= 0
 
     def open(self) -> None:
@@ -58,7 +58,7 @@ class FileBell:
         self._next = asyncio.Event()
 
     async def wait(self, *, after: int, timeout_s: float) -> None:
-        """Return at the first ring after the `after`th, or when the time is over."""
+        """Return at the first ring after the `after`th, or when the time is up."""
         if self.rings != after:
             return
         await happens(self._next, within_s=timeout_s)

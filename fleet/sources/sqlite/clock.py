@@ -1,10 +1,11 @@
 """What time it is in a queue file.
 
-Leases and delays have to outlive their process, so they are in the file as points in time; and the wall clock, the one
-that everybody agrees on, may step. Sent to while it was a day ahead, a queue showed nothing until tomorrow; after a
-step ahead all that was leased was shown again at once. So a file has a time of its own: the kernel's clock since it was
-booted, which does not step and which all processes of the machine share (a queue file needs a local disk), and how far
-the file is ahead of that. After a boot the file goes on by the wall clock, and never back behind where it was.
+Leases and delays have to outlive their process, so the file holds them as points in time. But the wall clock, the one
+that everybody agrees on, may step. A queue that was sent to while it was a day ahead showed nothing until tomorrow;
+after a step ahead all that was leased was shown again at once. So a file has a time of its own: the kernel's clock
+since boot, and how far the file is ahead of that. The kernel's clock does not step, and all processes of the machine
+share it (a queue file needs a local disk). After a boot the file's time goes on by the wall clock, and never back
+behind where it was.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from fleet.clock import Clock
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NOTED_EVERY_MS = 60_000
-"""After a boot at which the wall clock is behind, no more than this is waited for twice."""
+"""If the wall clock is behind after a boot, no more than this is waited for twice."""
 _A_STEP_MS = 1000
 _READS = 20_000
-"""Of a clock: some milliseconds."""
+"""Reads of a clock: they take some milliseconds."""
 TABLE = """CREATE TABLE IF NOT EXISTS clock (one INTEGER PRIMARY KEY CHECK (one = 1), boot_id TEXT NOT NULL,
                                              ahead_ms REAL NOT NULL, seen_ms INTEGER NOT NULL)"""
 
@@ -35,7 +36,8 @@ class FileClock:
         return int(self._clock.boot_ms() + self._ahead_ms)
 
     def prepare(self, db: sqlite3.Connection) -> None:
-        """Within a transaction that is alone: the first to come after a boot says how the file's time goes on."""
+        """Within a transaction that is alone: the first process to open the file after a boot says how its time goes
+        on."""
         db.execute(TABLE)
         known = _ahead_ms(db)
         if known is None:
@@ -50,16 +52,16 @@ class FileClock:
         self._ahead_ms = known
 
     def note(self, db: sqlite3.Connection, now_ms: int) -> None:
-        """Within a transaction: how far the file has come, now and then."""
+        """Within a transaction: write down now and then how far the file's time has come."""
         if now_ms - self._noted_ms > _NOTED_EVERY_MS:
             db.execute("UPDATE clock SET seen_ms = max(seen_ms, ?)", (now_ms,))
             self._noted_ms = now_ms
 
 
 def ahead_of_wall_ms(db: sqlite3.Connection, clock: Clock) -> int:
-    """How far a file's time is ahead of the wall clock, for people who are told when something comes.
+    """How far a file's time is ahead of the wall clock, to tell people when something will come.
 
-    0 for what is no step: two clocks that are read one after the other.
+    0 if the difference is not a step: the two clocks are read one after the other.
     """
     if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'clock'").fetchone() is None:
         return 0
@@ -71,7 +73,8 @@ def ahead_of_wall_ms(db: sqlite3.Connection, clock: Clock) -> int:
 
 
 def _both(clock: Clock) -> tuple[int, float]:
-    """The two clocks at one moment. The one counts whole milliseconds: it is read as it goes on to the next."""
+    """The two clocks at one moment. The wall clock counts whole milliseconds: it is read just as it goes on to the
+    next."""
     wall_ms = clock.wall_ms()
     for _ in range(_READS):
         if (now_ms := clock.wall_ms()) != wall_ms:
@@ -80,7 +83,7 @@ def _both(clock: Clock) -> tuple[int, float]:
 
 
 def _ahead_ms(db: sqlite3.Connection) -> float | None:
-    """None where nobody has opened the file since this machine was booted."""
+    """None if nobody has opened the file since this machine was booted."""
     found = db.execute("SELECT ahead_ms FROM clock WHERE boot_id = ?", (_boot_id(),)).fetchone()
     return None if found is None else float(found[0])
 
@@ -94,4 +97,4 @@ def _boot_id() -> str:
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
-        return ""  # no Linux, or /proc is not there: every boot is taken for the same one
+        return ""  # not Linux, or /proc is not there: every boot is taken for the same one

@@ -33,7 +33,7 @@ T = TypeVar("T")
 _APPLICATION_ID = 0x464C5431
 _SCHEMA_VERSION = 1
 SEGMENT_BITS = 8
-"""256 numbers a segment: few enough that a message that stays keeps little alive, enough to delete in bulk."""
+"""256 numbers per segment: few enough that a message that stays keeps little alive, enough to delete in bulk."""
 HEAVY_BYTES = 4096
 _CACHE_KIB = 64 * 1024
 _CHECKPOINT_PAGES = 16_000
@@ -43,7 +43,7 @@ _SCHEMA = (
     # The next number of a message. Kept here, not taken from the highest row: a number is never used again.
     "CREATE TABLE counter (next_seq INTEGER NOT NULL)",
     "INSERT INTO counter VALUES (1)",
-    # `mark` is random and part of every handle: one of another queue, or of a deleted file, matches nothing here.
+    # `mark` is random and part of every handle: one of another queue, or of a deleted file, does not match here.
     "CREATE TABLE queues (queue INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, mark TEXT NOT NULL)",
     # A group is numbered by the message that opened it, and its row goes with its last message.
     """CREATE TABLE groups (grp INTEGER PRIMARY KEY, queue INTEGER NOT NULL, ready_at_ms INTEGER NOT NULL,
@@ -63,14 +63,15 @@ _SCHEMA = (
                               heavy INTEGER NOT NULL, PRIMARY KEY (queue, segment)) WITHOUT ROWID""",
     "CREATE TABLE dedup (seq INTEGER PRIMARY KEY, queue INTEGER NOT NULL, dedup_id TEXT NOT NULL, until_ms INTEGER)",
     "CREATE UNIQUE INDEX deduped ON dedup (queue, dedup_id)",
-    # How many messages come back when, so that nobody has to count them. Rows in the past mean nothing.
+    # How many messages become visible when, so that nobody has to count them. Rows in the past mean nothing.
     """CREATE TABLE hidden (queue INTEGER NOT NULL, until_ms INTEGER NOT NULL, messages INTEGER NOT NULL,
                             PRIMARY KEY (queue, until_ms)) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
 
-# What a call of the source is about. The turn belongs to the key: an old handle and the current one may come together.
+# The messages that a call of the source is about. The turn is part of the key: one call may bring an old handle and the
+# current one.
 TOUCHED = """CREATE TEMP TABLE touched (grp INTEGER, seq INTEGER, turn INTEGER, place INTEGER,
                                         PRIMARY KEY (grp, seq, turn)) WITHOUT ROWID"""
 ADD_HIDDEN = """INSERT INTO hidden (queue, until_ms, messages) VALUES (?, ?, ?)
@@ -100,7 +101,7 @@ class QueueFile:
         self.mark = ""
 
     def start(self) -> Future[None]:
-        """Open the file, and make it and its folder where they are missing."""
+        """Open the file, and make it and its folder if they are missing."""
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{self._queue_name}")
         return self._thread.submit(self._open)
 
@@ -127,7 +128,7 @@ class QueueFile:
             yield
             db.execute("COMMIT")
         except BaseException:
-            if db.in_transaction:  # SQLite has rolled back by itself after some errors, a full disk for one
+            if db.in_transaction:  # SQLite rolls back by itself after some errors, such as a full disk
                 db.execute("ROLLBACK")
             raise
 
@@ -178,12 +179,12 @@ class QueueFile:
             self._db = db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        # A lost ack is a duplicate, and no commit waits for the disk; a publisher waits for it afterwards.
+        # No commit waits for the disk: a lost ack is only a duplicate, and a publisher waits for the disk afterwards.
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_PAGES * 4096}")
-        db.execute("PRAGMA secure_delete = OFF")  # Debian builds it on; it writes every deleted body once more
+        db.execute("PRAGMA secure_delete = OFF")  # Debian turns it on; it writes every deleted body once more
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute(TOUCHED)
@@ -206,7 +207,7 @@ class QueueFile:
             ).fetchone()
 
     def _check_owner(self, db: sqlite3.Connection) -> bool:
-        """Whether the tables are there. A file of somebody else's is refused before anything in it changes."""
+        """Whether the tables are there. Another program's file is refused before anything in it changes."""
         if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
             return False
         if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
@@ -244,7 +245,7 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 def check_place(path: Path) -> None:
-    """Whether the file is there to be read and written, or could be made. It is not opened.
+    """Raises unless the file can be read and written, or could be made. It is not opened.
 
     Closing it would take its locks from a connection that this process may have on it.
     """

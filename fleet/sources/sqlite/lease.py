@@ -1,7 +1,7 @@
 """The statements that move a message of an embedded queue: lease, delete, give back, extend.
 
 All of it runs on the file's thread, and each call is one transaction. Statements work on sets, and what
-concerns a group is done once per group, so the cost goes by what is returned and not by what waits.
+concerns a group is done once per group, so the cost depends on what is returned and not on what waits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MOST_IN_A_ROW = 32
 FEWEST_GROUPS = 32
 _LARGEST = 2**63 - 1
 
-# The front of the line, and of each group in it at most `share` messages. Nothing is sorted: the line is an
-# index, and the messages lie in the order of their groups. Invisible ones come without their body.
+# The front of the line, and at most `share` messages of each group in it. Nothing is sorted: the line is an index, and
+# the messages lie in the order of their groups. Invisible ones come without their body.
 _FRONT = """
 SELECT g.grp, g.name, m.seq, m.visible_at_ms, m.turn, b.broker_id, CASE WHEN m.visible_at_ms <= :now THEN b.body END
   FROM groups g INDEXED BY line CROSS JOIN messages m ON m.grp = g.grp CROSS JOIN bodies b ON b.seq = m.seq
@@ -120,7 +120,7 @@ class Leases:
         return answers
 
     def _count_deleted_before(self, db: sqlite3.Connection, handles: Sequence[str], answers: list[bool]) -> None:
-        """An ack said twice is an ack: only a message that is still here, under another handle, is not."""
+        """Acks are idempotent: only for a message that is still here, under another handle, the answer is False."""
         for place, grp, seq, _ in _parse(self._file.mark, handles):
             if not answers[place]:
                 found = db.execute("SELECT 1 FROM messages WHERE grp = ? AND seq = ?", (grp, seq)).fetchone()
@@ -239,7 +239,7 @@ def _received(mark: str, grp: int, seq: int, turn: int, broker_id: str, body: by
 
 
 def _parse(mark: str, handles: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """(place, grp, seq, turn) of the handles that can be of this queue."""
+    """(place, grp, seq, turn) of the handles that may belong to this queue."""
     parsed: list[tuple[int, int, int, int]] = []
     for place, handle in enumerate(handles):
         try:

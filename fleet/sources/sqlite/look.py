@@ -1,6 +1,6 @@
 """Looking into an embedded queue: read-only, with the file as it is.
 
-There is no index on message ids, as only an operator asks for one: every body of the queue is looked at.
+There is no index on message ids, because only an operator asks for one: every body in the queue is searched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fleet.sources.sqlite.file import translated
 from fleet.state.connect import Client
 
 _BUSY_S, _SAMPLE_BUSY_S = 5.0, 0.5
-"""How long to wait for a writer. A sample is one of many queues, taken together in little time."""
+"""How long to wait for a writer. A sample waits less: many queues are sampled in little time."""
 _COLUMNS = """
 SELECT b.broker_id, b.body, g.name, m.visible_at_ms, m.turn,
        (SELECT count(*) FROM messages o WHERE o.grp = m.grp AND o.seq < m.seq),
@@ -46,7 +46,7 @@ _BY_GROUP = (
     )
     + "g.name = ? ORDER BY m.seq LIMIT 1"
 )
-# What was given back last first: its groups are those that are ready last.
+# What was given back last comes first: its groups are those that are ready last.
 _BODIES = """
 SELECT b.broker_id, b.body
   FROM queues q CROSS JOIN groups g ON g.queue = q.queue
@@ -67,7 +67,7 @@ def _find(address: QueueAddress, subject: str) -> AtSource | None:
 async def bodies(
     _client: Client, address: QueueAddress, most: int, most_bytes: int
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Read in one go, on a thread beside."""
+    """Read in one go, on another thread."""
     for found in await asyncio.to_thread(_bodies, address, most, most_bytes):
         yield found
 
@@ -86,7 +86,7 @@ def _bodies(address: QueueAddress, most: int, most_bytes: int) -> list[tuple[str
 
 
 def find_message(address: QueueAddress, message_id: str) -> AtSource | None:
-    """By its id, or by the queue's own id of it; the oldest of several."""
+    """By its own id, or by the queue's id for it; the oldest of several."""
     plain = message_id.encode()
     escaped = json.dumps(message_id)[1:-1].encode()
     for found in _ask(address, _BY_ID, (message_id, plain, escaped)):

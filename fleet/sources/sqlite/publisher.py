@@ -1,4 +1,4 @@
-"""Putting messages into an embedded queue: one transaction a call, on disk when it returns."""
+"""Putting messages into an embedded queue: one transaction per call, on disk when it returns."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class SqlitePublisher:
             fresh = self._drop_repeated(db, messages, seq, now_ms)
             self._insert(db, fresh, seq, now_ms)
             db.execute("UPDATE counter SET next_seq = ?", (seq + len(fresh),))
-        # After the commit, or who wakes would look too early and sleep again.
+        # After the commit, or a process that wakes would look too early and sleep again.
         file_bell.ring(self._file.path)
-        # A send that was reported as done must survive a power cut, for nobody sends it again. SQLite would wait
-        # for the disk with the lock held (synchronous=FULL), and a consumer would wait with it.
+        # A send that was reported as done must survive a power cut, because nobody sends it again. With
+        # synchronous=FULL, SQLite would wait for the disk with the lock held, and a consumer would wait with it.
         self._file.sync_log()
 
     def _insert(self, db: sqlite3.Connection, messages: list[Outgoing], seq: int, now_ms: int) -> None:
@@ -84,7 +84,7 @@ class SqlitePublisher:
             rows.append((group, seq, visible_at_ms))
             bodies.append((seq, queue, group, now_ms, broker_id, message.body))
             seq += 1
-        # A group that was there keeps its place in line: its head is an older message.
+        # A group that was there already keeps its place in line: its head is an older message.
         db.executemany("INSERT INTO groups (grp, queue, ready_at_ms, name) VALUES (?, ?, ?, ?)", opened)
         db.executemany("INSERT INTO messages (grp, seq, visible_at_ms, turn) VALUES (?, ?, ?, 0)", rows)
         db.executemany(
@@ -148,7 +148,7 @@ def _refusal(message: Outgoing) -> str | None:
 
 
 def _lookups(names: Iterable[str]) -> Iterator[tuple[list[str | None], str]]:
-    """Names in chunks, with their placeholders. Few lengths, so that the prepared statements are found again."""
+    """Names in chunks, with their placeholders. Few different lengths, so that the prepared statements are reused."""
     rest: list[str | None] = list(names)
     while rest:
         chunk, rest = rest[:_NAMES_PER_LOOKUP], rest[_NAMES_PER_LOOKUP:]

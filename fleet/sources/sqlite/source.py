@@ -3,8 +3,8 @@
 What a poll may give of a group is its oldest messages up to the first one that is invisible. A message
 is leased by moving its `visible_at_ms` into the future; nothing has to run for a lease to lapse.
 
-That future is one of the file's own time, which survives a restart of the machine and which no step of the wall
-clock moves (`clock.py`).
+That future is in the file's own time, which survives a restart of the machine and which no step of the wall clock moves
+(`clock.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fleet.sources.sqlite.lease import Leases
 T = TypeVar("T")
 
 _LOOK_S = 0.25
-"""How often a waiting poll looks unasked: a producer may die between its commit and its ring."""
+"""How often a waiting poll looks without a ring: a producer may die between its commit and its ring."""
 _LOOK_DEAF_S = 0.02
 
 
@@ -70,7 +70,7 @@ class SqliteSource:
             left_s = give_up - loop.time()
             if received or left_s <= 0 or not self._is_open:
                 return received
-            # A millisecond more than due: timers may fire a little early, and would then spin.
+            # A millisecond more than due: timers may fire a little early, and the loop would then spin.
             due_s = (ready_in_ms + 1) / 1000 if ready_in_ms is not None else left_s
             look_s = _LOOK_S if self._bell.hears_others else _LOOK_DEAF_S
             await self._bell.wait(after=rings, timeout_s=min(left_s, due_s, look_s))
@@ -141,7 +141,7 @@ class SqliteSource:
 
 
 class _Taking:
-    """One look at the queue, which may be given up while the thread is at it."""
+    """One look at the queue, which may be given up while the thread is still at it."""
 
     def __init__(
         self, *, file: QueueFile, leases: Leases, want: int, visibility_ms: int, now: Callable[[], int]

@@ -1,4 +1,4 @@
-"""What a queue's URI says of an SQS queue. Read without boto3, so that a bad one costs nothing."""
+"""What a URI says about an SQS queue. Read without boto3, so that refusing a bad one costs nothing."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _FORMS = "sqs://REGION/NAME, sqs://REGION/ACCOUNT/NAME or the queue's URL"
 class SqsAddress:
     name: str
     region: str
-    """'' where the URI does not say: boto3's own settings do."""
+    """'' if the URI names none: boto3's own settings then do."""
     account: str = ""
     url: str = ""
-    """The queue's URL; '' for one that is asked for by its name."""
+    """The queue's URL; '' if the queue is looked up by its name."""
 
     @property
     def endpoint(self) -> str:
-        """Where the queue's URL says that it is."""
+        """Scheme and host of the queue's URL; '' if there is no URL."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}" if self.url else ""
 
     @property
     def is_fifo(self) -> bool:
-        """AWS lets no FIFO queue be named otherwise, and no other queue so."""
+        """AWS requires this ending for every FIFO queue, and allows it for no other."""
         return self.name.endswith(".fifo")
 
 

@@ -1,4 +1,4 @@
-"""One SQS queue, and the calls to it that block. Each is made once: whether to try again its caller knows."""
+"""One SQS queue, and the blocking calls to it. Each is made once: the caller decides whether to try again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fleet.sources.sqs.errors import NotAllowed, SqsRefused, is_busy, translated
 log = logging.getLogger("fleet.sources")
 
 BATCH = 10
-"""Entries a call, and messages a receive: SQS takes and gives no more."""
+"""Entries per call, and messages per receive: SQS takes and gives no more."""
 GROUP_ATTRIBUTE = "Fleet-Group"
-"""Carries the group on a standard queue, which knows none."""
+"""Carries the group on a standard queue, which has no groups of its own."""
 CONNECT_TIMEOUT_S = 5
 CALL_TIMEOUT_S = 25
 """More than a long poll takes."""
 _ANY_REGION = "us-east-1"
-"""For the signature, where a local endpoint is given and nobody named a region."""
+"""For the signature, if a local endpoint is given and no region is named."""
 _WAITING = "ApproximateNumberOfMessages"
 _INVISIBLE = ("ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
@@ -35,7 +35,7 @@ _session_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What SQS says of a queue when it is opened."""
+    """What SQS says about a queue when it is opened."""
 
     is_fifo: bool
     most_bytes: int
@@ -60,7 +60,7 @@ class SqsQueue:
             raise
         except Exception as error:
             raise self._translated(error) from error
-        # All of them: AWS refuses to be asked a standard queue for FifoQueue by name.
+        # Ask for all of them: AWS refuses a request for FifoQueue by name on a standard queue.
         told = self._attributes("All")
         return QueueFacts(told.get("FifoQueue") == "true", int(told.get("MaximumMessageSize", 256 * 1024)))
 
@@ -81,14 +81,15 @@ class SqsQueue:
         return self._settle("delete_message_batch", [{"ReceiptHandle": receipt} for receipt in receipts])
 
     def show_after(self, receipts: Iterable[tuple[str, int]]) -> list[bool]:
-        """Show each again after its own seconds from now."""
+        """Show each again after its own number of seconds from now."""
         return self._settle(
             "change_message_visibility_batch",
             [{"ReceiptHandle": receipt, "VisibilityTimeout": seconds} for receipt, seconds in receipts],
         )
 
     def send(self, entries: Sequence[dict[str, Any]]) -> list[str | None] | None:
-        """For each entry None, or why SQS did not take it. None where one of several spoiled the call: none is in."""
+        """For each entry None, or why SQS did not take it. A bare None if one of several spoiled the call: none is
+        in."""
         try:
             faults = self._batch("send_message_batch", entries)
         except SqsRefused as error:
@@ -104,7 +105,8 @@ class SqsQueue:
         return int(told.get(_WAITING, 0)), sum(int(told.get(name, 0)) for name in _INVISIBLE)
 
     def close(self) -> None:
-        """Close the connections that nobody uses. One that comes back later, or a late call's, needs another close."""
+        """Close the connections not in use. One that comes back later, or that a late call opens, needs another
+        close."""
         if self._client is not None:
             self._client.close()
 
@@ -119,7 +121,7 @@ class SqsQueue:
         return str(self._client.get_queue_url(QueueName=self._address.name, **owner)["QueueUrl"])
 
     def _settle(self, operation: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
-        """False for a receipt handle that does not do any more. A 2xx for the batch says nothing of its entries."""
+        """False for a receipt handle that is no longer valid. A 2xx for the batch says nothing about its entries."""
         try:
             faults = self._batch(operation, entries)
             again = [place for place, fault in enumerate(faults) if fault and fault.is_busy]
@@ -133,7 +135,7 @@ class SqsQueue:
             return [False]
         busy = next((fault for fault in faults if fault and fault.is_busy), None)
         if busy:
-            # The whole is said again by whoever insists; said twice is said once.
+            # A caller that insists repeats the whole call, which is idempotent.
             raise SourceUnavailable(f"SQS queue {self._address.name}: {busy.code}: {busy.text}")
         return [fault is None for fault in faults]
 
@@ -166,7 +168,7 @@ class SqsQueue:
     def _translated(self, error: Exception) -> SourceError:
         what = translated(error, self._address.name)
         if isinstance(what, NotAllowed):
-            # Credentials may be mended while we run, and a session reads them once.
+            # Credentials may be corrected while we run, and a session reads them only once.
             _forget_session()
         return what
 
@@ -186,16 +188,17 @@ def _new_client(region: str, endpoint: str, connections: int) -> Any:
         parameter_validation=False,
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=CALL_TIMEOUT_S,
-        # None of its own: an outage has to be seen, and is waited for by the coordinator.
+        # No retries by boto3: an outage has to be seen, and the coordinator does the waiting.
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=connections,
         tcp_keepalive=True,
-        # Its own it builds anew for each call, out of thirty parts: a tenth of what the call costs.
+        # boto3 builds its own anew for each call, out of thirty parts: a tenth of what the call costs.
         user_agent=f"Boto3/{boto3.__version__} fleet",
     )
     with _session_lock:  # making a session or a client is not safe in two threads at once
         if _session is None:
-            # One for all queues: it costs fifty times as much as a client, and the dashboard opens one for each look.
+            # One for all queues: it costs fifty times as much as a client, and the dashboard opens a queue for each
+            # look.
             _session = boto3.session.Session()
         named = region or _session.region_name or (_ANY_REGION if endpoint else None)
         return _session.client("sqs", region_name=named, endpoint_url=endpoint or None, config=config)

@@ -45,7 +45,7 @@ _NOT_ALLOWED = frozenset(
 
 
 class NotAllowed(SourceError):
-    """The credentials are missing or do not do."""
+    """The credentials are missing, or SQS does not accept them."""
 
 
 class SqsRefused(SourceError):
@@ -58,7 +58,7 @@ def is_busy(code: str) -> bool:
 
 
 def translated(error: Exception, queue: str) -> SourceError:
-    """`queue`: which one, as its user knows it."""
+    """`queue` is its name as the user knows it."""
     if isinstance(error, boto.ClientError):
         return _answer(error, queue)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError | ResponseParserError):

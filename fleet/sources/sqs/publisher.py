@@ -1,4 +1,4 @@
-"""Putting messages into an SQS queue, FIFO or standard: ten a call, and what each entry was answered in its place."""
+"""Putting messages into an SQS queue, FIFO or standard: ten per call, with an answer for each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fleet.sources.sqs.address import SqsAddress
 from fleet.sources.sqs.client import BATCH, GROUP_ATTRIBUTE, QueueFacts, SqsQueue
 
 OWN_GROUP = "fleet.none."
-"""Begins the FIFO group of a message that was sent without one: FIFO takes none without, and each is its own."""
+"""Begins the FIFO group of a message that was sent without one: FIFO requires a group, so each gets its own."""
 BATCH_BYTES = 256 * 1024
-"""Of a call. AWS has raised it to 1 MiB, others have not; a larger message goes alone."""
+"""Per call. AWS has raised it to 1 MiB, others have not; a larger message goes alone."""
 MAX_DELAY_S = 900
 _NAME = re.compile(r"[!-~]{1,128}")
 """What a FIFO queue takes as a group or a dedup id."""
@@ -46,10 +46,10 @@ class SqsPublisher:
             raise
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        """On a FIFO queue what stands behind a message of its group that was not accepted is not sent either.
+        """On a FIFO queue, if a message is not accepted, later ones of its group are not sent either.
 
-        Where SQS refuses one entry in the middle of a call, those behind it in the same call are in the queue; its
-        reason says so.
+        If SQS refuses one entry in the middle of a call, those behind it in the same call are in the queue; the reason
+        given for the refused one says so.
         """
         if self._threads is None:
             raise SourceUnavailable(f"SQS queue {self._name} is not open")
@@ -101,7 +101,7 @@ class SqsPublisher:
     def _batches(
         self, messages: Sequence[Outgoing], answers: list[str | None], stopped: set[str]
     ) -> Iterator[list[int]]:
-        """Places of what can go in one call. Read as it goes: a refusal holds up what has not gone yet."""
+        """Places of what can go in one call. Lazy, because a refusal holds up what has not been sent yet."""
         batch: list[int] = []
         batch_bytes = 0
         for place, message in enumerate(messages):
@@ -179,6 +179,6 @@ def _entry(message: Outgoing, facts: QueueFacts) -> dict[str, Any]:
 
 
 def _size(message: Outgoing) -> int:
-    """What SQS counts, with a group as a standard queue carries it."""
+    """The bytes that SQS counts, including a group as a standard queue carries it."""
     group = len(GROUP_ATTRIBUTE) + len("String") + len(message.group.encode("utf-8", "replace")) if message.group else 0
     return len(message.body) + group

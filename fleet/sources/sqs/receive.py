@@ -26,10 +26,11 @@ from fleet.sources.daemon_threads import DaemonThreads
 log = logging.getLogger("fleet.sources")
 
 MOST = 10
-"""Messages a receive."""
+"""Messages per receive."""
 REST_MS = 100.0
-"""After a part of a batch: the next messages may fill one. None after a full one, nor after an empty one, which has
-waited already; where it has not (something that answers at once), it counts from its start, or it would spin."""
+"""How long a connection rests after a batch that was not full: the next messages may fill one. After a full batch it
+does not rest. After an empty one the rest counts from the start of the receive: a long poll has waited longer already,
+and a server that answers at once must not make us spin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class LongPolls:
         self._threads = DaemonThreads(name=f"sqs-receive-{name}", most=connections)
         self._loop = asyncio.get_running_loop()
         self._free_at_ms = [0.0] * connections
-        """A heap: from when on each connection that does not receive may do so again."""
+        """A heap: when each connection that is not receiving may do so again."""
         self._asked = 0
         """Messages that the receives under way may bring."""
         self._ready: deque[tuple[Received, float]] = deque()
@@ -78,14 +79,15 @@ class LongPolls:
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         give_up_ms = self._now_ms() + wait_ms
         if not self._polls:
-            self._failure = None  # of a time when nobody asked
+            self._failure = None  # from a time when nobody asked
         self._polls += 1
         try:
             while True:
                 batch = self._hand_over(max_messages)
                 if batch:
                     if self._was_full:
-                        # There is more, and it travels while the caller works on this. It was asked for already.
+                        # There is more: it can travel while the caller works on this. It is within what the caller
+                        # asked for.
                         self._ask(max_messages - len(batch))
                     return batch
                 if self._failure is not None:
@@ -100,7 +102,7 @@ class LongPolls:
             self._polls -= 1
 
     def close(self) -> list[Received]:
-        """Returns what came and was never handed over. What comes from now on its thread gives back."""
+        """Returns what came and was never handed over. What comes from now on is given back by its thread."""
         with self._lock:
             self._is_closed = True
             landed, self._landed = self._landed, []
@@ -125,12 +127,12 @@ class LongPolls:
         return batch
 
     def _ask(self, most: int) -> float:
-        """Start what may be started. Returns in how many ms a connection that rests could do more."""
+        """Start what may be started. Returns in how many ms a resting connection could do more."""
         now_ms = self._now_ms()
         room = most - self._asked - len(self._ready)
         while room > 0 and self._free_at_ms and not self._is_closed:
             if self._free_at_ms[0] > now_ms:
-                # A millisecond more than due: timers may fire a little early, and would then spin.
+                # A millisecond more than due: timers may fire a little early, and the loop would then spin.
                 return self._free_at_ms[0] - now_ms + 1
             heapq.heappop(self._free_at_ms)
             want = min(MOST, room)
@@ -154,11 +156,11 @@ class LongPolls:
         self._on_late()
 
     def _tell(self, landed: _Landed) -> bool:
-        """Whether the loop is there to hear of it."""
+        """Pass it to the loop. False if the loop is gone."""
         if not self._landed:
             try:
                 self._loop.call_soon_threadsafe(self._land)
-            except RuntimeError:  # it ended, and nobody had closed us
+            except RuntimeError:  # the loop ended, and nobody had closed us
                 return False
         self._landed.append(landed)
         return True
@@ -182,7 +184,7 @@ class LongPolls:
         if self._polls or not isinstance(error, SourceError):
             self._failure = error
         else:
-            # Nobody waits: the next poll tries for itself, and may find the queue well again.
+            # No poll is waiting: the next one tries for itself, and may find the queue well again.
             log.debug("%s", error)
 
     def _wake(self) -> None:

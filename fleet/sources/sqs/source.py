@@ -1,7 +1,7 @@
 """Taking messages out of an SQS queue, FIFO or standard. boto3 blocks, so its calls run in threads of ours.
 
-A handle is when it was received and SQS's receipt handle: SQS lets nobody keep a message invisible for more than 12
-hours from its receive, refuses what would pass that, and does not say when it was.
+A handle is the time of the receive and SQS's receipt handle. SQS keeps a message invisible for at most 12 hours from
+its receive, refuses anything that would pass that, and does not say when the receive was.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class SqsSource:
         self._threads: DaemonThreads | None = None
         self._polls: LongPolls | None = None
         self._newest: OrderedDict[str, str] = OrderedDict()
-        """Of messages that came again: the handle that counts. A standard queue says yes to an older one, and
-        deletes nothing."""
+        """For messages that came again, the handle that counts. A standard queue says yes to an older one and deletes
+        nothing."""
         self._newest_lock = threading.Lock()
 
     async def open(self) -> None:
@@ -112,10 +112,11 @@ class SqsSource:
         return Depth(waiting=waiting, invisible=invisible, oldest_s=None)
 
     async def close(self) -> None:
-        """Quickly: another coordinator waits, and a long poll may go on for 20 s.
+        """Returns quickly: another coordinator waits, and a long poll may go on for 20 s.
 
-        What it brings later is given back by its own thread. If the process ends before that, the message was received
-        by nobody: it shows again when its visibility timeout ends, and in a FIFO queue its group waits for that.
+        What the long poll brings later is given back by its own thread. If the process ends before that, the message
+        was received by nobody: it shows again when its visibility timeout ends, and in a FIFO queue its group waits for
+        that.
         """
         threads, self._threads = self._threads, None
         polls, self._polls = self._polls, None
@@ -123,7 +124,7 @@ class SqsSource:
             return
         kept = polls.close() if polls is not None else []
         if kept:
-            # Side by side in any order: FIFO shows nothing of a group before all that was out of it is back.
+            # Side by side, in any order: FIFO shows nothing of a group until all of it that was out is back.
             chunks = [kept[first : first + BATCH] for first in range(0, len(kept), BATCH)]
             given = [asyncio.wrap_future(threads.submit(_bound(self._give_back, chunk))) for chunk in chunks]
             await asyncio.wait(given, timeout=_CLOSE_WITHIN_S)
@@ -164,7 +165,7 @@ class SqsSource:
     async def _settle(
         self, asked: Sequence[tuple[Receipt, int]], call: Callable[[Sequence[tuple[str, int]]], list[bool]]
     ) -> list[bool]:
-        """Ten entries a call, the calls side by side. What cannot be a handle of ours is not sent."""
+        """Ten entries per call, the calls side by side. What cannot be a handle of ours is not sent."""
         threads = self._open_threads()
         places: dict[str, list[int]] = {}
         seconds: dict[str, int] = {}
@@ -172,7 +173,7 @@ class SqsSource:
         for place, (held, delay_s) in enumerate(asked):
             receipt, received_s = _receipt(held.handle)
             if receipt and self._newest.get(held.broker_id, held.handle) == held.handle:
-                # SQS takes the same handle once a call.
+                # SQS takes the same handle only once per call.
                 places.setdefault(receipt, []).append(place)
                 left_s = received_s + MAX_VISIBILITY_S - _LIMIT_MARGIN_S - now_s
                 seconds[receipt] = max(0, min(delay_s, left_s))
@@ -213,7 +214,7 @@ def _received(message: dict[str, Any], received_s: int) -> Received:
 
 
 def _receipt(handle: str) -> tuple[str, int]:
-    """SQS's receipt handle and when it was received; '' for what is no handle of ours."""
+    """SQS's receipt handle and when it was received; '' for anything but a handle of ours."""
     received, _, receipt = handle.partition(".")
     try:
         return receipt, int(received, 16)
@@ -222,7 +223,7 @@ def _receipt(handle: str) -> tuple[str, int]:
 
 
 def _seconds(milliseconds: int, *, least: int = 1) -> int:
-    """SQS counts whole seconds; not less than was asked for."""
+    """SQS counts whole seconds: rounded up, never less than was asked for."""
     return min(MAX_VISIBILITY_S, max(least, math.ceil(milliseconds / 1000)))
 
 
