@@ -1,8 +1,8 @@
-"""What waits behind circuit breakers that are not closed: the origins, and of which pools messages are for them.
+"""What waits behind circuit breakers that are not closed: the origins, and which pools have messages for them.
 
-A breaker knows no pool. So messages are looked at where they can be: in the pools, and in queues that show one to who
-only looks. Where there are many, some of them; so numbers are `at least`. Of other queues the fleet remembers what it
-gave back, of which pool it was, and not whom it was for.
+A breaker knows nothing of pools. So messages are looked at where they can be: in the pools, and in queues whose
+messages can be inspected without receiving them. If there are many, only some are looked at, so numbers are `at least`.
+For other queues the fleet remembers what it gave back and for which pool, but not for which target.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from fleet.state.queue import Queue
 _WITHIN_S = 2.0
 _POOLS, _QUEUES = 64, 64
 _MESSAGES = 1000
-"""Looked at of each pool and each queue, at most …"""
+"""How many are looked at in each pool and each queue, at most …"""
 _BODY_BYTES = 4 * 1024 * 1024
-"""… and of a queue no more once its bodies were that long."""
+"""… and in a queue no more once the bodies add up to that."""
 _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """One origin that is left alone, and who waits for it."""
+    """One origin that is left alone, and what waits for it."""
 
     breaker: BreakerView
     since_s: float
     """For how long it has not been closed."""
     pools: dict[str, int] = field(default_factory=dict)
-    """So many messages of each."""
+    """How many messages of each pool wait for it."""
     is_whole: bool = True
-    """Or at least so many: there are too many to look at all of them, or they cannot all be seen."""
+    """False: at least that many. There are too many to look at all of them, or they cannot all be seen."""
     perhaps: tuple[str, ...] = ()
-    """Pools of messages that were given back to queues that show none."""
+    """Pools of messages that were given back to queues that cannot be looked into."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,7 +88,8 @@ class _Sample:
         self._config = config
         self._origins = origins
         self._found: dict[tuple[str, str], tuple[str, str]] = {}
-        """Queue and broker id → origin and pool: most of what a pool holds is seen in its queue, too."""
+        """Queue and broker id → origin and pool: most of what a pool holds is seen in its queue too, and counts
+        once."""
         self.perhaps: set[str] = set()
         self.is_whole = True
         """Whether every message was seen."""
@@ -107,7 +108,7 @@ class _Sample:
                 try:
                     await look()
                 except FleetError:
-                    # Told where that queue, or Redis itself, is looked at.
+                    # It is named where that queue, or Redis itself, is looked at.
                     self.is_whole = False
 
         queues = sorted(self._config.queues, key=lambda queue: queue.name)
@@ -139,7 +140,7 @@ class _Sample:
             self.is_whole = False
             async for page in Queue(self._client, queue.name).hidden():
                 self.perhaps.update(one.pool for one in page)
-                return  # some hundred
+                return  # one page of some hundred is enough
             return
         seen = length = 0
         address = adapter.parse(queue.uri)

@@ -1,8 +1,8 @@
 """Dead letters: messages that were acked at their source and put aside. Read them, send them again, throw them away.
 
-Three kinds: `malformed` (not a message; only the beginning of its body is kept), `parked` (its endpoint took it in none
-of its tries, or its target is not a URL) and `skipped` (an operator took it out of the way). They stand with their
-queue, newest first; `fleet/letter.py` writes them.
+Three kinds: `malformed` (not a message; only the beginning of its body is kept), `parked` (its endpoint accepted it in
+none of its tries, or its target is not a URL) and `skipped` (an operator took it out of the way). They are kept with
+their queue, newest first; `fleet/letter.py` writes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LettersWanted:
     queue: str | None = None
     kind: str | None = None
     id: str | None = None
-    """Of the message, or the queue's own id of it."""
+    """The message's own id, or the queue's id for it."""
     pool: str | None = None
     group: str | None = None
 
@@ -79,7 +79,7 @@ class Letter:
         return content
 
     def message(self) -> Message | None:
-        """What was sent once; None where it never was one."""
+        """The message that was once sent; None if it never was one."""
         content = self.content
         if self.kind == "malformed" or not content.keys() >= _NEEDED:
             return None
@@ -125,8 +125,8 @@ async def replay(
 ) -> Replayed:
     """Publish letters to the queue they came from, oldest first, each removed only once its queue has accepted it.
 
-    A crash between the two leaves a letter that was sent. Sent again soon it is the same message to its queue, where
-    that knows dedup ids; elsewhere, or later, a duplicate. Never a loss.
+    A crash between the two leaves a letter that was already sent. If it is sent again soon, a queue that knows dedup
+    ids takes it for the same message; in any other queue, or later, it is a duplicate. It is never a loss.
     """
     done = Replayed()
     by_queue: dict[str, list[Letter]] = {}
@@ -178,28 +178,29 @@ async def _replay_queue(
             for letter, refusal in refusals:
                 done.left.append(_why_left(queue, str(letter.content["messageId"]), refusal))
             if refusals:
-                return  # what stands behind it would overtake
+                return  # later ones would overtake it
     finally:
         await publisher.close()
 
 
 def _why_left(queue: str, message_id: str, refusal: str) -> str:
-    # Only a no of the queue itself is one that it repeats.
+    # Only the queue's own refusal is one that it would repeat.
     if isinstance(refusal, Unsent | Unsure):
         return f"queue {queue}: {message_id}: {refusal}"
     return f"queue {queue} refuses {message_id}: {refusal}"
 
 
 def _outgoing(letter: Letter, message: Message) -> Outgoing:
-    # Not the message's own: a queue forgets no id for minutes, and would drop it. A letter holds when the message died
-    # and as which of its queue, so it is this one's however often it is tried, and another's if the message dies again.
+    # Not the message's own: a queue remembers an id for minutes, and would ignore this message. A letter holds when the
+    # message died and under which id of its queue, so this id stays the same however often the letter is tried, and is
+    # another one if the message dies again.
     dedup_id = f"replay-{hashlib.sha256(letter.raw.encode()).hexdigest()}"
     group = None if message.dispatch_mode == "IMMEDIATE" else message.message_group_id
     return Outgoing(message.id, encode(message), group, dedup_id)
 
 
 async def purge(client: Client, found: Sequence[Letter]) -> int:
-    """Throw these away, and no other that comes meanwhile. Returns how many there were."""
+    """Throw these away, and none that comes meanwhile. Returns how many there were."""
     by_queue: dict[str, Counter[str]] = {}
     for letter in found:
         by_queue.setdefault(letter.queue, Counter())[letter.raw] += 1

@@ -32,14 +32,14 @@ class Explainer:
     config: RouterConfig
     now_ms: str = ""
     source_now_ms: int | None = None
-    """By which an embedded queue judges: the clock of this machine."""
+    """The time by which an embedded queue judges: the clock of this machine."""
     pool: str | None = None
-    """Only there."""
+    """Look only in this one."""
     depths: views.AskDepths = views.queue_depths
     _queues: list[str] = field(default_factory=list)
 
     async def explain(self, subject: str) -> Explanation:
-        """A message by its id or its queue's id of it, else a group."""
+        """A message by its id or its queue's id for it, else a group."""
         registry = Registry(self.client, now_ms=self.now_ms)
         self._queues = sorted({queue.name for queue in self.config.queues} | set(await registry.queues()))
         found = await by_id(self.client, self._queues, subject)
@@ -49,7 +49,7 @@ class Explainer:
         pools = await groups.holders(self.client, codes, subject)
         if pools:
             return await self._group(subject, pools)
-        # An acked message has given up its id: another may use it. All that is tracked is looked through for it.
+        # An acked message has given up its id: another may use it. So everything that is tracked is searched for it.
         found = await settled_of(self.client, self._queues, subject)
         if found is not None and self.pool in (None, found.message.pool):
             return await self._tracked(subject, found)
@@ -73,7 +73,7 @@ class Explainer:
         return sorted(queues, key=lambda queue: queue.name)
 
     async def _with_what_it_is_behind(self, explained: Explanation) -> Explanation:
-        """Its queue shows it when the other one is done with, and what keeps that one only its pool can tell."""
+        """Its queue shows it when the other one is done. Only the pool of that one can tell what it waits for."""
         found = await by_id(self.client, self._queues, explained.behind) if explained.behind else None
         if found is None:
             return explained
@@ -128,7 +128,7 @@ class Explainer:
         if view.head.broker_id == message.broker_id:
             return its_group
         head = view.head.message_id
-        # One of high priority that came later stands first, and waits for what is under way.
+        # A message of high priority that came later stands first, and still waits for what is under way.
         others = number(max(place, 1), "message")
         its_group.details.insert(1, f"It is behind {others} of group {_named(view)}; the first of them is {head}.")
         its_group.details.insert(2, f"Message {head} is {its_group.state} and waits for {its_group.waits_for}.")
@@ -220,7 +220,7 @@ class Explainer:
         return f"Queue {queue} is owned by {owner}." if owner else f"Nobody owns queue {queue} at the moment."
 
     async def _letters(self, subject: str) -> list[str]:
-        """Of that message or group."""
+        """Sentences about the dead letters of that message or group."""
         sentences: list[str] = []
         count = 0
         wanted = dead_letters.LettersWanted(pool=self.pool)

@@ -1,4 +1,5 @@
-"""Since when a worker delivers a message, and until when at the latest: by its lease, and by what the worker tells."""
+"""Since when a worker has been delivering a message, and until when at the latest: by its lease, and by what the worker
+says."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from fleet.state.groups import GroupView
 from fleet.words import at
 
 MOST_TOLD = 200
-"""Slow deliveries that a worker tells of in its heartbeat, which has an end however many there are."""
+"""How many slow deliveries a worker names in its heartbeat, at most: the heartbeat must not grow without end."""
 _HEARD_OF_AFTER = "two seconds"
-"""A worker tells what has lasted a second, in a heartbeat each second."""
+"""A worker names what has lasted a second, in a heartbeat each second."""
 
 
 def processing(
     subject: str, code: str, view: GroupView, details: list[str], *, processes: Sequence[dict[str, Any]], now_ms: int
 ) -> Explanation:
     worker, lease_end_ms = view.worker, view.until_ms or 0
-    # An epoch is the time at which it was granted, but where two fell into one microsecond.
+    # An epoch is the time at which it was granted, except where two fell into one microsecond.
     granted_ms = int(view.epoch or 0) // 1000
     details.append(f"Worker {worker} delivers its group since {at(granted_ms)[3:]}, under epoch {view.epoch}.")
     record = next((one for one in processes if one.get("name") == worker), None)

@@ -26,7 +26,7 @@ def can_be_looked_into(queue: QueueConfig) -> bool:
 async def look(
     client: Client, config: RouterConfig, subject: str, *, pool: str | None, now_ms: int
 ) -> Explanation | None:
-    """None where no queue that can be looked into has it."""
+    """None if no queue that can be looked into has it."""
     for queue in sorted(config.queues, key=lambda queue: queue.name):
         adapter = adapter_for(queue.scheme)
         if adapter is None or adapter.look is None:
@@ -41,7 +41,7 @@ async def look(
 
 
 def pool_of(config: RouterConfig, found: AtSource) -> str:
-    """Where the coordinator would put it."""
+    """The pool that the coordinator would put it in."""
     code = found.message.pool_code if found.message is not None else ""
     return code if config.pool(code) is not None else DEFAULT_POOL
 
@@ -52,7 +52,7 @@ async def owner_of(client: Client, queue: str) -> str:
 
 
 async def breaker_of(client: Client, target: str, *, now_ms: str = "") -> list[str]:
-    """A sentence on the circuit breaker of its endpoint, where that is not closed."""
+    """A sentence on the circuit breaker of its endpoint, if that is not closed."""
     origin = origin_of(target)
     asked_ms, breakers = await SharedBreakers(client, now_ms=now_ms).all()
     for breaker in breakers:
@@ -71,7 +71,7 @@ async def _explain(
     if found.message is not None:
         details += await breaker_of(client, found.message.mediation_target)
     if found.ahead:
-        # Its queue shows nothing of a group before what is older in it.
+        # Its queue shows a message of a group only after the older ones.
         others = number(found.ahead, "older message")
         details.append(f"It is behind {others} of its group; the first is {found.head_id} (fleet explain it).")
         hidden = found.head_visible_at_ms > now_ms

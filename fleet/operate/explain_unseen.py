@@ -1,4 +1,4 @@
-"""What can be said of messages in queues that cannot be looked into: they show one only to whoever takes it."""
+"""What can be said about messages in queues that cannot be looked into: to see one there, one has to take it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fleet.words import at, number
 async def given_back(
     client: Client, queues: Sequence[QueueConfig], subject: str, *, pool: str | None, now_ms: str = ""
 ) -> Explanation | None:
-    """What we gave back with a delay we remember until that is over; None where it is nothing of the subject."""
+    """What we gave back with a delay is remembered until the delay is over; None if nothing of it belongs to the
+    subject."""
     for queue in queues:
         of_group: list[Hidden] = []
         async for page in Queue(client, queue.name, now_ms=now_ms).hidden():
@@ -44,7 +45,7 @@ def _delayed(subject: str, queue: QueueConfig, found: list[Hidden], what: str) -
 
 
 async def where_it_may_be(queues: Sequence[QueueConfig], depths: AskDepths) -> tuple[bool, list[str]]:
-    """Whether any of the queues may hold it, and a sentence of each."""
+    """Whether any of the queues may hold it, and a sentence about each."""
     possible, sentences = False, []
     for queue, (depth, error) in zip(queues, await depths(queues), strict=True):
         looks = f"Queue {queue.name} shows no message to who only looks, and finds none by its id"

@@ -14,10 +14,10 @@ class Explanation:
     state: str
     waits_for: str
     until_ms: int | None
-    """None where no time can be named."""
+    """None if no time can be named."""
     details: list[str] = field(default_factory=list)
     behind: str = ""
-    """The message that it waits for, where that is another one."""
+    """The message that it waits for, if that is another one."""
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,11 +1,11 @@
-"""The journal: what a producer sent and what an endpoint took, one JSON object a line, for `fleet verify`.
+"""The journal: what a producer sent and what an endpoint took, one JSON object per line, for `fleet verify`.
 
     {"kind":"sent","id","group","seq","t","pool"}               the queue accepted it
     {"kind":"start","id","group","epoch","status","t","pool"}   a request began (its status is null)
     {"kind":"end","id","group","epoch","status","t","pool"}     it ended, with the status that it was answered
 
-`pool` is left out where it is not known, as in journals of older versions.
-`t` is in milliseconds since 1970. `seq` rises with the order in which one journal's messages were sent.
+`pool` is left out if it is not known, as in journals of older versions. `t` is in milliseconds since 1970. `seq` rises
+with the order in which one journal's messages were sent.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Journal:
 
 
 def read(path: str | Path) -> Iterator[Record]:
-    """The records of a journal. A torn last line, of a writer that was killed, is passed over; no other is."""
+    """The records of a journal. A torn last line, left by a writer that was killed, is skipped; any other bad line is
+    an error."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -112,7 +113,7 @@ def read(path: str | Path) -> Iterator[Record]:
 
 
 def _cut_torn_line(fd: int) -> None:
-    """A record appended behind half a line would be lost with it."""
+    """A record appended after half a line would be lost with it."""
     end = os.fstat(fd).st_size
     position = end
     while position > 0:

@@ -1,4 +1,5 @@
-"""Producing: messages from a line, a file or a generator into a queue, in batches, with a journal of what it took."""
+"""Producing: messages from a line, a file or a generator into a queue, in batches, with a journal of what the queue
+took."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ GroupMode = Literal["unique", "1of8", "single"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What the command line says of every message; None leaves it as it is."""
+    """What the command line says about every message; None leaves it as it is."""
 
     group: str | None = None
     pool: str | None = None
@@ -57,7 +58,7 @@ class Draft:
     refusal: str = ""
     dedup_id: str | None = None
     pool: str = ""
-    """The one that it asks for."""
+    """The pool that it asks for."""
 
 
 @dataclass(slots=True)
@@ -67,10 +68,10 @@ class SendResult:
     refusals: list[str] = field(default_factory=list)
     """The first of them, with their line."""
     unsure: int = 0
-    """Whose answer got lost: they may be in the queue."""
+    """Messages whose answer got lost: they may be in the queue."""
     doubts: list[str] = field(default_factory=list)
     stopped: str = ""
-    """From which line on nothing was sent, as the queue had gone away, and why."""
+    """From which line on nothing was sent because the queue had gone away, and why."""
 
     @property
     def is_whole(self) -> bool:
@@ -97,7 +98,7 @@ def _name(named: list[str], line: int, reason: str) -> None:
 
 
 def drafts_from_lines(lines: Iterable[bytes], overrides: Overrides, *, unchecked: bool = False) -> Iterator[Draft]:
-    """A message a line; empty lines are passed over."""
+    """One message per line; empty lines are skipped."""
     fields = overrides.fields()
     for number, line in enumerate(lines, start=1):
         body = line.strip()
@@ -106,7 +107,8 @@ def drafts_from_lines(lines: Iterable[bytes], overrides: Overrides, *, unchecked
 
 
 def drafts_of_one(body: bytes, count: int, overrides: Overrides, *, unchecked: bool = False) -> Iterator[Draft]:
-    """One body `count` times. More than one get ids of their own: the same id would be taken for the same message."""
+    """One body `count` times. If there are several, each gets its own id: the same id would be taken for the same
+    message."""
     fields = overrides.fields()
     for number in range(1, count + 1):
         yield _draft(
@@ -147,18 +149,19 @@ def _as_it_is(line: int, body: bytes, dedup_id: str | None) -> Draft:
 
 
 def _group_of(message: Message) -> str | None:
-    # Who asks for no order has none at the source either.
+    # A message that asks for no order has none at the source either.
     return None if message.dispatch_mode == "IMMEDIATE" else message.message_group_id or None
 
 
 def made_up_body() -> bytes:
-    """A message for who gives none: complete but for its id and its target, so that nobody is warned of ours."""
+    """A message for a caller that gives none: complete but for its id and its target, so that nobody is warned about
+    it."""
     return msgspec.json.encode({"poolCode": DEFAULT_POOL})
 
 
 def seed_drafts(*, count: int, mode: GroupMode, groups: int, target: str, pool: str = "") -> Iterator[Draft]:
     """Messages for trying things out, as seed 002 groups them."""
-    # Named, though it is where they would go: coordinators warn of messages that name no pool.
+    # Named, although they would go there anyway: coordinators warn about messages that name no pool.
     pool = pool or DEFAULT_POOL
     encode = msgspec.json.Encoder().encode
     sent = 0
@@ -251,7 +254,7 @@ async def publish(
 
 
 def _note_trouble(sent: SendResult, batch: list[Draft], error: SourceError) -> None:
-    """Of a batch of which nothing is known to be in; earlier ones are."""
+    """Note a batch of which nothing is known to be in the queue; earlier batches are."""
     is_known = not isinstance(error, SourceUnavailable)
     for draft in batch:
         if not draft.refusal:
@@ -284,7 +287,7 @@ async def is_served(settings: Settings, queue: str) -> bool:
 
 
 def uri_of_queue(config: RouterConfig, name: str | None) -> tuple[str, str]:
-    """Name and URI of a queue; without a name the one that is meant by itself."""
+    """Name and URI of a queue; without a name, of `default` or of the only one."""
     names = sorted(queue.name for queue in config.queues)
     if name is None:
         name = "default" if "default" in names else names[0] if len(names) == 1 else None

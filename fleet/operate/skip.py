@@ -1,4 +1,5 @@
-"""Putting the first message of a group aside: crash-safe as a worker's settling is, and never under a worker's feet."""
+"""Putting the first message of a group aside: as crash-safe as a worker's settling, and never while a worker delivers
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from fleet.state.connect import Client
 from fleet.state.operate import PoolByHand
 from fleet.words import at
 
-_LOOK_S = 0.05  # nobody is told when a lease is given back
+_LOOK_S = 0.05  # no signal says that a lease was given back
 
 
 async def skip_head(client: Client, code: str, group: str, *, give_up: float) -> str:
@@ -20,7 +21,7 @@ async def skip_head(client: Client, code: str, group: str, *, give_up: float) ->
     view = await groups.group(client, code, group)
     if view is None:
         raise FleetError(f"pool {code} holds no message of group {group}")
-    # The one that is first now: if it is delivered while we wait, the next has done nothing to be skipped.
+    # The one that is first now: if it is delivered while we wait, the next one has done nothing to be skipped for.
     head, letter, pool = view.head, skipped(view.head, pool=code), PoolByHand(client, code)
     while True:
         done = await pool.skip(head, letter)

@@ -17,7 +17,7 @@ from fleet.words import number, span
 
 _OLD_S = 600.0
 _NAMED = 5
-"""Of origins that are left alone, and of pools behind each."""
+"""How many are named of the origins that are left alone, and of the pools behind each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Status:
     queues: list[QueueNow]
     servers: list[ServerView]
     refused: str = ""
-    """What Redis answers to writes, where it takes none: what it holds of processes is then as old as that."""
+    """What Redis answers to writes, if it takes none. What it knows about processes is then as old as the refusals."""
     blocked: list[Blocked] = field(default_factory=list)
     """Origins whose circuit breakers are not closed."""
     problems: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Status:
 
     @property
     def is_off(self) -> bool:
-        """Every coordinator that there is was started with MESSAGE_ROUTER_ENABLED=false."""
+        """Every coordinator was started with MESSAGE_ROUTER_ENABLED=false."""
         return is_off(self.records)
 
     @property
@@ -90,7 +90,7 @@ def is_off(records: list[dict[str, Any]]) -> bool:
 
 
 async def status(client: Client, *, depths: AskDepths = views.queue_depths, look_behind: bool = True) -> Status:
-    """`look_behind`: also which pools wait behind circuit breakers, for which messages are looked at."""
+    """`look_behind`: also say which pools wait behind circuit breakers, which means looking at messages."""
     config, router = await views.configuration(client)
     records = await present.processes(client)
     pools = await observe.pools(client)
@@ -110,7 +110,7 @@ async def status(client: Client, *, depths: AskDepths = views.queue_depths, look
 
 
 def problems(now: Status) -> list[str]:
-    """What an operator should look at, the gravest first."""
+    """What an operator should look at, the most serious first."""
     found = [present.in_words(now.refused)] if now.refused else []
     found += _of_processes(now)
     for server in now.servers:

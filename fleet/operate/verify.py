@@ -1,7 +1,7 @@
 """Judge a run by its journals: was every message delivered, once, in order, and one at a time in its group?
 
-A group is one of a pool: of the same name in two pools it is two groups, which know nothing of each other. The pool is
-the one that the message was sent to, where that is journalled: it stays one even if another took it on its way.
+A group belongs to a pool: the same name in two pools is two groups, which know nothing of each other. The pool is the
+one that the message was sent to, if that is journalled, even if another one took it on its way.
 
 What counts as accepted is what the endpoint did, not what the sender learnt of it: an `end` with a status
 2xx. A request whose sender was killed meanwhile is accepted all the same; its redelivery is a duplicate.
@@ -45,9 +45,9 @@ class Judgement:
     overlaps_by_fenced: int = 0
     """Likewise, but all of those in progress had a lower epoch: left by a worker that was killed or stopped."""
     unknown: int = 0
-    """Messages accepted that no journal says were sent. Told, not judged: their producer may have been killed."""
+    """Messages accepted that no journal says were sent. Shown, not judged: their producer may have been killed."""
     unfinished: int = 0
-    """Requests without an end. Told, not judged: the endpoint was killed, or is still at it."""
+    """Requests without an end. Shown, not judged: the endpoint was killed, or is still working on them."""
     examples: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -132,7 +132,8 @@ class _Request:
     epoch: int
     t: float
     overlaps: _Request | None = None
-    """The request of the group that that was in progress when this one began: of an epoch as high, if there was one."""
+    """The request of the group that was in progress when this one began; if there were several, one with at least this
+    epoch."""
 
 
 def verify(paths: Sequence[str | Path], *, duplicates_allowed: int | None = None) -> Judgement:

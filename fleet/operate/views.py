@@ -1,4 +1,4 @@
-"""The fleet in the public JSON shapes (camelCase), for the CLI and whoever else shows it."""
+"""The fleet in the public JSON shapes (camelCase), for the CLI and everything else that shows it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AskDepths = Callable[[Sequence[QueueConfig]], Awaitable[list[DepthNow]]]
 
 @dataclass(frozen=True, slots=True)
 class QueueNow:
-    """A queue by Redis and by its source; `depth` is None where the source did not say, and `error` why."""
+    """A queue by Redis and by its source; `depth` is None if the source did not say, and `error` says why."""
 
     view: QueueView
     depth: Depth | None
@@ -45,7 +45,7 @@ async def configuration(client: Client) -> tuple[ConfigRevision | None, RouterCo
 
 
 async def processes_json(client: Client) -> list[dict[str, Any]]:
-    """Every process that lives. What it owns and whether it leads is taken from the leases: they know it now."""
+    """Every process that lives. What it owns and whether it leads is taken from the leases: they are up to date."""
     leader, owned = await observe.leader(client), await _owned(client)
     rows = []
     for record in await present.processes(client):
@@ -89,7 +89,7 @@ def workers_json(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def leader_json(client: Client) -> dict[str, Any]:
-    """The standby-status of the process that leads; of nobody where none does."""
+    """The standby-status of the process that leads; of nobody if none does."""
     lease = await observe.leader(client)
     owned = await _owned(client)
     return {
@@ -103,9 +103,10 @@ async def leader_json(client: Client) -> dict[str, Any]:
 
 
 async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
-    """Of each queue who reads it. Healthy is one that a living coordinator owns and does not call stuck.
+    """Who reads each queue. A consumer is healthy if a living coordinator owns its queue and does not call it stuck.
 
-    It does so when a consumer has neither polled nor waited for room for a minute; one that has just begun is well.
+    A coordinator calls a consumer stuck when it has neither polled nor waited for room for a minute; one that has just
+    begun is well.
     """
     names = sorted(queue.name for queue in (await configuration(client))[1].queues)
     records = {str(record["name"]): record for record in await present.processes(client)}
@@ -129,7 +130,7 @@ async def consumers_json(client: Client) -> dict[str, dict[str, Any]]:
 
 def pool_json(pool: PoolView) -> dict[str, Any]:
     done, failed = pool.outcomes["SUCCESS"], _failed(pool.outcomes)
-    # What comes again is neither of both, and was processed all the same.
+    # What comes again is neither, and was processed all the same.
     total = done + failed + pool.outcomes["ERROR_PROCESS"]
     return {
         "poolCode": pool.code,
@@ -149,7 +150,7 @@ def pool_json(pool: PoolView) -> dict[str, Any]:
 
 
 def came_back(pool: PoolView) -> int:
-    """Deliveries after which the message comes again: by the seeds no failures, and to people hardly anything else."""
+    """Deliveries after which the message comes again: not failures by the seeds, but to people hardly anything else."""
     return sum(pool.outcomes[name] for name in ("ERROR_PROCESS", "NOT_SENT"))
 
 
@@ -165,7 +166,7 @@ def _rate(good: int, bad: int) -> float:
 
 
 async def queue_depths(queues: Sequence[QueueConfig]) -> list[DepthNow]:
-    """What stands at the sources, asked side by side; beside it why one did not say."""
+    """How deep the sources are, all asked at once; for one that did not say, why."""
     gate = asyncio.Semaphore(_SOURCES_AT_ONCE)
     return list(await asyncio.gather(*(_depth(queue, gate) for queue in queues)))
 
@@ -204,7 +205,7 @@ async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> DepthNow:
 
 def queue_json(queue: QueueNow) -> dict[str, Any]:
     counts, view = queue.view.counts, queue.view
-    # What became of a message, or is under way, was taken, even if who took it was killed before it could say so.
+    # What has an outcome or is under way was taken, even if its coordinator was killed before it could say so.
     known = counts["acked"] + counts["nacked"] + counts["refused"] + counts["malformed"] + view.tracked
     return {
         "name": view.name,
@@ -226,7 +227,7 @@ def queue_json(queue: QueueNow) -> dict[str, Any]:
 async def in_flight_json(
     client: Client, queue_names: list[str], *, pool: str | None = None, limit: int = 0
 ) -> AsyncIterator[dict[str, Any]]:
-    """Tracked messages, in no order; `limit` 0 for all."""
+    """Tracked messages, in no particular order; `limit` 0 for all."""
     now_ms = time.time() * 1000
     shown = 0
     async for page in observe.in_flight(client, queue_names):
