@@ -60,7 +60,7 @@ HANDLERS: dict[Any, Any] = {
 
 
 async def read_json(request: Request, *, optional: bool = False) -> Any:
-    """The body of a request. `optional`: None where there is none."""
+    """The body of a request. `optional`: None if there is none."""
     body = b""
     try:
         async with asyncio.timeout(BODY_WITHIN_S):
@@ -81,7 +81,7 @@ async def read_json(request: Request, *, optional: bool = False) -> Any:
 
 
 def only_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """A field that was misspelt must not be a field that had no effect."""
+    """Refuse unknown fields: a misspelt one must not silently have no effect."""
     strangers = sorted(set(given) - set(known))
     if strangers:
         raise HTTPException(400, f"{strangers[0][:60]}: unknown field; there are: {', '.join(known)}")
@@ -91,7 +91,7 @@ def whole_number(name: str, value: Any, *, least: int, most: int, in_query: bool
     """A number in a body, or in a query where everything is text."""
     if in_query and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
         value = int(value)
-    # bool is an int to Python, and not to people.
+    # bool is an int to Python, but not to people.
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise HTTPException(400, f"{name}: must be an integer from {least} to {most}")
     return value

@@ -1,6 +1,6 @@
 """A thread beside the server's event loop, with a loop and a connection of its own, for what reads every pool.
 
-Of ten thousand pools a look takes some tenths of a second. Nobody else's answer waits for that.
+A look at ten thousand pools takes some tenths of a second. No other answer waits for that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Looks(Protocol):
 
 
 class Here:
-    """On the loop that runs, with its own client."""
+    """On the running loop, with its client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -49,7 +49,8 @@ class Aside:
         self._connecting = asyncio.Lock()
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
-        """What it answers there. It may use nothing that lives on our loop, but through `at_home`."""
+        """The answer to a question that runs there. It may use nothing that lives on our loop, except through
+        `at_home`."""
         if not self._thread.is_alive():
             self._thread.start()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._answer(question), self._loop))
@@ -61,7 +62,7 @@ class Aside:
         return await question(self._client)
 
     def at_home(self, call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """The same call for a question that is asked there; it runs here."""
+        """The same call, for a question that runs there to use; the call itself runs here."""
 
         async def called(*arguments: P.args, **named: P.kwargs) -> T:
             async def run() -> T:

@@ -18,7 +18,7 @@ class BreakerBoard:
         return [view.to_json() for view in found]
 
     async def reset(self, origin: str) -> bool:
-        """Close one everywhere; False for one that is closed, or that nobody knows."""
+        """Close one everywhere; False for one that is closed or unknown."""
         _, found = await self._shared.all()
         if all(view.origin != origin for view in found):
             return False

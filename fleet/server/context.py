@@ -1,4 +1,4 @@
-"""What every answer is made of."""
+"""What the answers are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUT and POST of operators: each changes something at once and answers with what is there then."""
+"""PUT and POST by operators: each changes something at once and answers with the result."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def reset_breaker(request: Request) -> Response:
 
 
 async def reload_config(request: Request) -> Response:
-    """Asked for: the syncer reads its sources within a second, and says in its log what came of it."""
+    """This only asks: the syncer reads its sources within a second, and says in its log what came of it."""
     client = context.of(request).client
     registry = Registry(client)
     if not any(record.get("role") == "syncer" for record in await registry.processes()):

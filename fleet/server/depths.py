@@ -15,7 +15,7 @@ REMOTE_MS = 10_000.0
 
 
 class Depths:
-    """For all who ask: however many look at once, each source is asked once."""
+    """For all callers: however many look at once, each source is asked once."""
 
     def __init__(self, *, clock: Clock, ask: AskDepths = queue_depths) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class Depths:
             now_ms = self._clock.boot_ms()
             due = [queue for queue in queues if self._is_due(queue, now_ms)]
             answers = await self._ask(due)
-            # What is not configured any more is forgotten with this.
+            # This also forgets what is not configured any more.
             self._known = {_key(q): self._known[_key(q)] for q in queues if _key(q) in self._known}
             self._known |= {_key(q): (now_ms, answer) for q, answer in zip(due, answers, strict=True)}
             return [self._known[_key(queue)][1] for queue in queues]

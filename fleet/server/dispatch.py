@@ -1,4 +1,5 @@
-"""POST of workers: the message of a dispatch job. Its token is of that job alone, so no role of the server is asked."""
+"""POST by workers: the message of a dispatch job. Its token is for that job alone, so no role of the server is
+needed."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _MOST_ATTEMPTS = 2_000_000_000
 
 
 async def process(request: Request) -> Response:
-    """`?attempt=n`, `{"messageId": job id}`, `Authorization: Bearer` and the token that the pipeline made of the id."""
+    """`?attempt=n`, `{"messageId": job id}`, `Authorization: Bearer` and the token that the pipeline made from the
+    id."""
     body = await read_json(request)
     job_id = body.get("messageId") if isinstance(body, dict) else None
     if not isinstance(job_id, str) or not job_id:

@@ -15,7 +15,7 @@ Role = Literal["viewer", "operator"]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket, or in one line why not."""
+    """The listening socket; an error says in one line why there is none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
@@ -54,7 +54,7 @@ class Tokens:
 
     @staticmethod
     def of(settings: ServerSettings, host: str) -> Tokens:
-        """InvalidConfig where everybody on the network could do everything."""
+        """InvalidConfig if everybody on the network could do everything."""
         if not is_loopback(host) and not settings.token:
             raise InvalidConfig(f"listening on {host} needs a token: set FLEET_SERVER_TOKEN (or listen on 127.0.0.1)")
         return Tokens(settings.token, settings.viewer_token)
@@ -65,7 +65,7 @@ class Tokens:
 
     def role_of(self, token: str) -> Role | None:
         given = token.encode()
-        # Both always: how long it takes says nothing of either.
+        # Always compare both: how long it takes must say nothing about either.
         is_operator = hmac.compare_digest(given, self.operator.encode()) and bool(self.operator)
         is_viewer = hmac.compare_digest(given, self.viewer.encode()) and bool(self.viewer)
         return "operator" if is_operator else "viewer" if is_viewer else None

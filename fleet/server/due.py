@@ -26,7 +26,7 @@ class DueNow:
         self._failed = False
 
     async def __call__(self) -> Due | None:
-        """None where it is not known: there are no jobs, or the job store is away."""
+        """None if it is not known: there are no jobs, or the job store is away."""
         now_ms = self._clock.boot_ms()
         if self._asking is None and now_ms - self._asked_ms >= EVERY_MS:
             self._asked_ms = now_ms

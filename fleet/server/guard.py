@@ -1,7 +1,7 @@
-"""Who may ask: tokens with two roles, and on loopback without tokens nobody from a web page of somebody else.
+"""Who may ask: tokens with two roles; or, without tokens, anybody on loopback except another site's web page.
 
-The processing endpoint asks for the token of its job instead, and bounds by itself how many it works on: a slow
-target must not take the seats of those who look what is wrong.
+The processing endpoint asks for the token of its job instead, and bounds by itself how many it works on: a slow target
+must not take the seats of people who are finding out what is wrong.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fleet.server.answers import Json, error
 from fleet.server.door import Tokens, is_loopback
 
 AT_ONCE = 50
-"""Requests worked on. Each needs a connection to Redis; redis-py opens no more than 100 and refuses then."""
+"""Requests worked on at once. Each needs a connection to Redis; redis-py opens at most 100 and then refuses."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK = {"WWW-Authenticate": 'Bearer, Basic realm="fleet", charset="UTF-8"'}
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
 
 
 class Guard:
-    """Stands before everything. Probes pass: one that needs a login would take us out of service."""
+    """Stands before everything. Probes pass: one that needed a login would take us out of service."""
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class Guard:
         is_probe = path == "/health" or path.startswith("/health/")
         refusal = None if is_probe else self._refusal(scope["method"], path, headers)
         if is_probe or path in ("/events", dispatch.PATH) or refusal:
-            # They must not wait, or never end, or end when their target likes.
+            # Probes and refusals must not wait, events never end, and a dispatch job ends when its target likes.
             await (refusal or self._app)(scope, receive, with_headers)
             return
         async with self._at_once:
@@ -61,7 +61,7 @@ class Guard:
         if path == dispatch.PATH:
             return None
         if not self._tokens.any:
-            # A name that somebody else points to us would make their page ours.
+            # A host name that somebody else points at us would make their page one of ours.
             if is_loopback(_host_name(headers.get("host", ""))):
                 return None
             return error(403, "without a token only names of loopback are answered: localhost or 127.0.0.1")
@@ -74,7 +74,7 @@ class Guard:
 
 
 def _token(authorization: str) -> str:
-    """Of `Bearer TOKEN`, or the password of Basic, which is what browsers can ask people for."""
+    """The token of `Bearer TOKEN`, or the password of Basic, which is what browsers can ask people for."""
     scheme, _, value = authorization.partition(" ")
     match scheme.lower():
         case "bearer":

@@ -1,4 +1,4 @@
-"""Is the fleet well? A judgement of its parts, which probes and people read without any name or secret in it."""
+"""Is the fleet well? A judgement of its parts, for probes and people, with no name or secret in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet's metrics, made of Redis and of what its processes counted (names and labels: CONTRACT section 6)."""
+"""The fleet's metrics, made from Redis and from what its processes counted (names and labels: CONTRACT section 6)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _queues(page: Exposition, queues: list[views.QueueNow]) -> None:
 
 
 def _feed(page: Exposition, due: Due | None) -> None:
-    # Nothing where it is not known: 0 would say that all is well.
+    # No sample if it is not known: 0 would say that all is well.
     jobs: list[tuple[dict[str, str], float]] = [] if due is None else [({}, due.jobs)]
     oldest: list[tuple[dict[str, str], float]] = [] if due is None else [({}, due.oldest_s)]
     page.family("fleet_feed_due_jobs", "gauge", "Jobs that are due and not published.", jobs)
@@ -116,7 +116,7 @@ async def _rest(
 ) -> None:
     is_open = [({"origin": str(breaker["origin"])}, 1) for breaker in breakers]
     page.family("fleet_breaker_open", "gauge", "1 for each breaker that is not closed.", is_open)
-    # Nothing where there is none: an age of 0 would say that all is well.
+    # No sample if there is none: an age of 0 would say that all is well.
     age: list[tuple[dict[str, str], float]] = []
     if config is not None:
         age.append(({}, max(0.0, (await Registry(client).clock_ms() - config.checked_ms) / 1000)))
@@ -127,9 +127,9 @@ async def _rest(
 
 
 async def forget_what_is_gone(client: Client) -> None:
-    """Totals of pools and queues that nobody has any more."""
+    """Forget the totals of pools and queues that nobody has any more."""
     registry = Registry(client)
-    # First what was counted: a pool that is new in between is none that is gone.
+    # Read what was counted first: a pool that is created in between must not look like one that is gone.
     counted = {kind: await labels(client, kind) for kind in (*_POOL_KINDS, "queue")}
     pools = await registry.pools()
     queues = await registry.queues()

@@ -47,7 +47,7 @@ async def startup(request: Request) -> Response:
 
 
 async def fleet_health(request: Request) -> Response:
-    """As /health, with what is wrong by its name: for who has a token."""
+    """Like /health, with the names of what is wrong: for callers with a token."""
     now = await context.of(request).snapshots.latest()
     return Json({**now.health.to_json(), "problems": now.status.problems})
 
@@ -97,7 +97,7 @@ async def circuit_breakers(request: Request) -> Response:
 
 
 async def standby_status(request: Request) -> Response:
-    """Of the coordinator that leads, and beside it of all: this server itself is none."""
+    """The coordinator that leads, and beside it all of them: this server itself is not one."""
     client = context.of(request).client
     leading = await views.leader_json(client)
     processes = await views.processes_json(client)
@@ -118,7 +118,7 @@ async def consumer_health(request: Request) -> Response:
 
 
 async def pool_groups(request: Request) -> Response:
-    """Of one pool its groups; without one how many each pool has."""
+    """The groups of one pool; without a pool, how many each pool has."""
     client, code = context.of(request).client, request.query_params.get("pool")
     if code is None:
         return Response(await context.of(request).looks.ask(_groups_of_each), media_type="application/json")

@@ -1,4 +1,4 @@
-"""POST of producers: messages into a queue, each accepted or refused by itself, or nobody knows."""
+"""POST by producers: messages into a queue. Each is accepted or refused by itself, or nobody knows which."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _AT_ONCE = 5000
 
 
 async def post_messages(request: Request) -> Response:
-    """One message, a list of them, or {"queue", "messages"}. The answer says of each what came of it.
+    """One message, a list of them, or {"queue", "messages"}. The answer says for each what came of it.
 
-    200 if the queue took all, 207 if some, 400 if none, 503 if none for certain: a producer that reads only the
-    status loses nothing.
+    200 if the queue took all, 207 if some, 400 if none, 503 if none is known to be in and some may be: a producer that
+    reads only the status loses nothing.
     """
     documents, queue = _messages_of(await read_json(request))
     name, uri = await _queue(request, request.query_params.get("queue", queue))
-    # A line each, for what checks a file of them.
+    # One line each: the checks are those for a file of messages.
     drafts = list(drafts_from_lines(map(msgspec.json.encode, documents), Overrides()))
     results = await _send(request, uri, drafts)
     tally = _Tally()
@@ -72,7 +72,7 @@ class _Tally:
     def status(self) -> int:
         if not (self.refused or self.unknown):
             return 200
-        # Not 400 where it is unknown: whoever is told that the request was wrong does not send it again.
+        # Not 400 if any is unknown: a producer that is told its request was wrong does not send it again.
         return 207 if self.accepted else 503 if self.unknown else 400
 
 
@@ -96,7 +96,7 @@ async def _queue(request: Request, name: str | None) -> tuple[str, str]:
     except InvalidConfig as error:
         raise HTTPException(404, str(error)) from None
     except FleetError as error:
-        # There are queues, and the request does not say which: it is the request that is wrong.
+        # There are queues, but the request does not say which: the request is wrong.
         raise HTTPException(400, f"queue: {error}") from None
 
 
@@ -111,13 +111,13 @@ async def _send(request: Request, uri: str, drafts: list[Draft]) -> list[dict[st
         result: dict[str, Any] = {"id": draft.id or None, "accepted": not refusal}
         if isinstance(refusal, Unsure):
             result["unknown"] = True
-        # Only a plain text can be encoded, and a queue's answer is of a kind of its own.
+        # Only a plain `str` can be encoded, and a queue's answer may be a subclass of it.
         results.append({**result, "error": str(refusal)} if refusal else result)
     return results
 
 
 async def post_seed(request: Request) -> Response:
-    """Made-up messages, by a JSON body or by the query."""
+    """Made-up messages, asked for by a JSON body or by the query."""
     body = await read_json(request, optional=True)
     if body is not None and not isinstance(body, dict):
         raise HTTPException(400, "the body must be an object")

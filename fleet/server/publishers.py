@@ -31,11 +31,11 @@ class _Open:
 
 class Publishers:
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}  # the one that was used last stands last
+        self._open: dict[str, _Open] = {}  # the most recently used is last
         self._opening = asyncio.Lock()
 
     async def publish(self, uri: str, messages: Sequence[Outgoing]) -> list[str | None]:
-        """For each None where the queue took it, else why not."""
+        """For each message None if the queue took it, else why not."""
         while True:
             one = await self._get(uri)
             async with one.mine:
@@ -50,7 +50,7 @@ class Publishers:
                             behind = Unsent("not sent: an earlier message met trouble")
                             return answers + [behind] * (len(messages) - len(answers))
                 except SourceError as error:
-                    # What is broken is opened anew by whoever comes next.
+                    # The next caller opens what is broken anew.
                     one.closed = True
                     self._open.pop(uri, None)
                     with suppress(SourceError):

@@ -1,4 +1,4 @@
-"""The whole fleet at one moment, read once for all who look."""
+"""The whole fleet at one moment, read once for everybody who looks."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Snapshots:
     # Server-sent events ----------------------------------------------------------------------------
 
     async def events(self) -> AsyncIterator[bytes]:
-        """A frame for each snapshot. Who is slow misses some, and holds up nobody."""
+        """A frame for each snapshot. A slow listener misses some, and holds up nobody."""
         self._listeners += 1
         seen = self._number
         if self._reader is None:
@@ -129,7 +129,7 @@ class Snapshots:
             self._listeners -= 1
 
     async def _newer_than(self, seen: int) -> bool:
-        """Wait for it; False if there will be none any more."""
+        """Wait for one; False if none will come any more."""
         async with self._news:
             await self._news.wait_for(lambda: self._closed or self._number > seen)
         return not self._closed
