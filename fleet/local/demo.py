@@ -42,14 +42,15 @@ from fleet.words import number
 QUEUE, POOL, SUBSCRIPTION = "dispatch", "DEMO", "demo"
 WORKERS, CONCURRENCY = 2, 50
 _WINDOW = 100
-"""Of one group under way at a time: an epoch takes most of a second, so a few would be all the speed there is."""
+"""How much of one group is under way at a time: an epoch takes most of a second, so with a few messages it would
+crawl."""
 _READY_WITHIN_S, _STUCK_AFTER_S, _LOOK_S = 60.0, 60.0, 0.1
 _SPARK_WITHIN_S = 240.0
-"""It takes a few seconds on a quiet machine, and a minute on one that is not."""
+"""It takes a few seconds on a quiet machine, and a minute on a busy one."""
 _BATCH, _BATCH_EVERY_S = 200, 0.2
 """A steady stream: in one burst every latency would be that of the backlog."""
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""It lives for seconds: what its compiler would do for later, it would do at their cost."""
+"""This Java lives for seconds: optimising for later would only slow them down."""
 _NOT_OURS = ("FLEET_", "MESSAGE_ROUTER_", "MEDIATOR_HTTP_", "DISPATCH_SCHEDULER_", "SQS_ENDPOINT_OVERRIDE")
 
 
@@ -73,7 +74,7 @@ def demo(
                 config=ConfigSettings(source=str(_router_file(folder))),
                 server=ServerSettings(port=port),
             )
-            # What a caller's shell says of another fleet is not said of this one.
+            # What the caller's shell sets for another fleet must not apply to this one.
             clean = {name: value for name, value in environment.items() if not name.startswith(_NOT_OURS)}
             return asyncio.run(_Demo(own, folder, console, report_to.absolute()).run(clean, messages, groups, keep))
     finally:
@@ -116,7 +117,7 @@ class _Demo:
         self.tally = DemoTally()
 
     async def run(self, base: Mapping[str, str], messages: int, groups: int, keep: bool) -> int:
-        # Its processes tell what goes wrong; that they began and ended the demo tells itself.
+        # Its processes say what goes wrong; that they began and ended, the demo says itself.
         java = f"{base.get('JAVA_TOOL_OPTIONS', '')} {_QUICK_JAVA}".strip()
         environment = {
             **environment_for(self._settings, base), "FLEET_LOG_LEVEL": "WARNING", "JAVA_TOOL_OPTIONS": java
@@ -128,7 +129,7 @@ class _Demo:
                 programs("syncer", 1, environment),
                 programs("coordinator", 1, environment),
                 programs("worker", WORKERS, environment),
-                # Each of its epochs is a line, and Java has a few of its own.
+                # Each of its epochs logs a line, and Java adds a few of its own.
                 [feed_program(environment, output=self._feed_log)],
             ],
             orphan_signal=signal.SIGKILL,
@@ -198,7 +199,7 @@ class _Demo:
             )
 
     def _add(self, events: list[NewEvent], *, subscribe: bool = False) -> None:
-        # Here, not above: it takes SQLAlchemy, which no other command needs, a fifth of a second to be imported.
+        # Here, not above: SQLAlchemy, which no other command needs, takes a fifth of a second to import.
         from fleet.jobs.store import open_store
 
         store = open_store(self._settings, connections=1)
@@ -206,7 +207,7 @@ class _Demo:
             if subscribe:
                 url = f"http://127.0.0.1:{self._port}/fast"
                 store.subscribe(Subscription(name=SUBSCRIPTION, pattern="order:*", target_url=url, pool=POOL))
-            # Before they are there to be taken.
+            # Before they can be taken.
             self.tally.sent(events, _now_ms())
             store.add_events(events)
         finally:
@@ -228,7 +229,7 @@ class _Demo:
         *,
         patience_s: float = _STUCK_AFTER_S,
     ) -> bool:
-        """Until so many arrived, or nothing more does. Returns whether they did."""
+        """Wait until that many have arrived, or nothing more arrives. Returns whether they have."""
         loop = asyncio.get_running_loop()
         moved_at = loop.time()
         while self.tally.delivered < messages:
@@ -265,7 +266,7 @@ class _Demo:
         return True
 
     def _verify(self) -> Judgement:
-        """By the jobs that there are, in the order in which their events were added."""
+        """Judge by the jobs in the store, in the order in which their events were added."""
         from fleet.jobs.store import open_store
 
         store = open_store(self._settings, connections=1)
@@ -281,7 +282,7 @@ class _Demo:
         return verify([self._folder / "sent.ndjson", self._journal])
 
     async def _report(self, environment: Mapping[str, str]) -> bool:
-        """By the command that anybody would call. Returns whether it could be made."""
+        """Make it with the command that anybody would call. Returns whether it could be made."""
         command = fleet_command("report", "--quiet", "--out", str(self._report_to), "--journal", str(self._journal))
         with self._step("Writing the report"):
             process = await asyncio.create_subprocess_exec(
@@ -317,7 +318,7 @@ class _Demo:
     # Words --------------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        # As it is: no colours for numbers, and no breaks within an address.
+        # Printed as it is: no colours for numbers, and no breaks within an address.
         self._console.out(text, highlight=False)
 
     @contextlib.contextmanager
@@ -352,7 +353,7 @@ class _Demo:
 
 
 def _counter(console: Console, messages: int) -> Callable[[int], None]:
-    """A line for each tenth, where no terminal shows a bar."""
+    """Print a line for each tenth, where no terminal shows a bar."""
     shown = 0
 
     def show(done: int) -> None:

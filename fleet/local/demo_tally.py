@@ -1,4 +1,4 @@
-"""What the demo saw: each event's way from its adding to its acceptance, group by group."""
+"""What the demo saw: each event's way from being added to being accepted, group by group."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class DemoTally:
             self.groups.setdefault(group, GroupTally()).sent += 1
 
     def place_of(self, event_id: str) -> int:
-        """Which of all it was, in the order of adding."""
+        """Its place among all events, in the order of adding."""
         return self._sent[event_id][1]
 
     def accepted(self, end: End) -> None:
-        # A job's id is its event's, and a hash behind it.
+        # A job's id is its event's id and then a hash.
         event_id = end.id.rpartition(".")[0]
         if not 200 <= end.status <= 299 or event_id not in self._sent:
             return
@@ -126,7 +126,7 @@ def _row(name: str, group: GroupTally) -> list[str]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that this share of the values does not exceed; 0 of none."""
+    """The smallest value that this share of the values does not exceed; 0 if there are none."""
     if not values:
         return 0.0
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

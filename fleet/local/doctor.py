@@ -1,4 +1,4 @@
-"""What is missing or misconfigured on this machine: one line a finding."""
+"""What is missing or misconfigured on this machine: one line per finding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOOK_AT = {
     "READONLY": "who the master is: this is a replica",
     "NOPERM": "the rights of the user (deploy/redis.acl)",
 }
-"""Why writes may be refused, by the code of the answer."""
+"""What to look at when writes are refused, by the code of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Finding:
 
 
 async def examine(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
-    """Every check by itself: one that fails hides no other."""
+    """Each check runs by itself: one that fails hides no other."""
     yield _python()
     yield _libcurl()
     yield _sqlite(settings.data_dir)
@@ -118,7 +118,7 @@ def _data_dir(directory: Path) -> Finding:
 
 @contextlib.contextmanager
 def _scratch(directory: Path) -> Iterator[Path]:
-    """A folder on the same disk that is gone afterwards; the directory itself is not made."""
+    """A folder on the same disk that is gone afterwards; the directory itself is not created."""
     with tempfile.TemporaryDirectory(prefix=".fleet-doctor-", dir=_existing(directory)) as folder:
         yield Path(folder)
 
@@ -167,7 +167,7 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("warn", "memory", "noeviction, but no maxmemory: Redis may grow until the machine kills it")
     else:
         yield Finding("ok", "memory", f"noeviction, maxmemory {min(s.max_bytes for s in servers) // 2**20:,} MB")
-    # Leases do not depend on it; times in lists and journals do.
+    # Leases do not depend on the clock; times in lists and journals do.
     if abs(offset_ms) > _CLOCK_OFF_MS:
         yield Finding(
             "warn", "clock", f"{abs(offset_ms) / 1000:.1f} s {'behind' if offset_ms > 0 else 'ahead of'} Redis"
@@ -228,7 +228,7 @@ async def _config(settings: Settings, fetch: Fetch) -> AsyncIterator[Finding]:
 
 
 async def _other_than_in_force(settings: Settings, config: RouterConfig) -> Finding | None:
-    """Of several syncers one leads, and it may read other files than are here."""
+    """Of several syncers one leads, and it may read other files than those on this machine."""
     try:
         url = settings.redis.url or find_running(settings.data_dir)
         if not url:
@@ -238,7 +238,7 @@ async def _other_than_in_force(settings: Settings, config: RouterConfig) -> Find
             leader = (await observe.syncer_leader(client)).owner
         differs = difference(config, parse_router_config(found.body)) if found is not None else ""
     except FleetError:
-        return None  # told where Redis is looked at
+        return None  # the check of Redis says so
     if not differs:
         return None
     who = f"that of {leader}" if leader else "the last one published"

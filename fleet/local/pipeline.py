@@ -1,4 +1,4 @@
-"""Whether the pipeline can run on this machine. Asked before a process is started that would say no again and again."""
+"""Whether the pipeline can run on this machine. Asked before a process is started that would fail again and again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.settings import Settings
 
 
 def why_not(environment: Mapping[str, str]) -> str:
-    """What is missing, in one line; nothing if it can."""
+    """What is missing, in one line; '' if it can run."""
     if find_spec("pyspark") is None:
         return "PySpark is not installed: install fleet[spark]"
     home = environment.get("JAVA_HOME")

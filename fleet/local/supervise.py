@@ -25,7 +25,7 @@ log = logging.getLogger("fleet.supervisor")
 
 _PAUSES_S = (0.2, 10.0)
 _HEALTHY_S = 30.0
-"""Who lived so long starts again without the pause that earlier deaths had earned."""
+"""A child that lived this long starts again without the pause that earlier deaths had earned."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -38,11 +38,11 @@ class Program:
     environment: Mapping[str, str] = field(repr=False)
     stop_within_s: float
     output: Path | None = None
-    """Where what it prints is added; none: where ours goes."""
+    """The file that its output is appended to; None: it goes where ours goes."""
 
 
 def fleet_command(*arguments: str) -> tuple[str, ...]:
-    """A `fleet` command by this very interpreter. Secrets go by the environment: arguments are for all to see."""
+    """A `fleet` command for this very interpreter. Secrets go through the environment: anybody can see arguments."""
     return (sys.executable, "-P", "-m", "fleet.cli", *arguments)
 
 
@@ -80,7 +80,7 @@ class Supervisor:
         self.exit_code = 0
 
     def stop(self) -> None:
-        """Begin to stop; said again, wait for nobody."""
+        """Begin to stop; called again, wait for nobody."""
         if self._over.is_set():
             self._hurry.set()
         self._over.set()
@@ -110,14 +110,14 @@ class Supervisor:
         self._keepers.append(keeper)
 
     def add(self, program: Program) -> None:
-        """One more, of a stage of its own: it stops first."""
+        """One more, in a stage of its own: it stops first."""
         child = _Child(program)
         self._stages.append([child])
         if not self._over.is_set():
             self._begin(child)
 
     async def remove(self, name: str) -> None:
-        """Stop those of that name, for good."""
+        """Stop the children of that name, for good."""
         for stage in self._stages:
             for child in [child for child in stage if child.program.name == name]:
                 child.is_removed = True
@@ -125,7 +125,7 @@ class Supervisor:
                 stage.remove(child)
 
     async def run(self) -> int:
-        """Until `stop`, or until a child's end was final. Returns the exit code."""
+        """Run until `stop`, or until a child's end was final. Returns the exit code."""
         if not self._keepers:
             self.start()
         try:
@@ -231,7 +231,7 @@ def _dies_with(parent: int, number: int) -> Callable[[], None]:
     def before_exec() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
-            # It died between the fork and the line above, and nobody will tell us.
+            # The parent died between the fork and the line above, and no signal will tell us.
             os._exit(1)
 
     return before_exec

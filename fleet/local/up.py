@@ -40,11 +40,11 @@ _LOOK_S = 0.1
 
 
 def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
-    """What makes a child see the settings that we see, wherever they came from."""
+    """An environment in which a child sees the settings that we see, wherever they came from."""
     environment = child_environment(
         base, FLEET_REDIS_URL=settings.redis.url, FLEET_DATA_DIR=str(settings.data_dir.absolute())
     )
-    # The file and the sources that were chosen, by names that leave nothing to look for.
+    # The file and the sources that were chosen, named so that the child has nothing to look for.
     environment.pop("FLEET_CONFIG", None)
     if settings.file is not None:
         environment["FLEET_CONFIG"] = str(settings.file)
@@ -56,7 +56,7 @@ def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, st
 def programs(
     role: str, count: int, environment: Mapping[str, str], *arguments: str, metrics_port: int | None = None
 ) -> list[Program]:
-    """As many of one role, each with a metrics port of its own, if any: from this one on."""
+    """`count` programs of one role, each with a metrics port of its own, if one is given: from that one on."""
     times = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S, "server": SERVER_STOPS_S}
     stop_within_s = times.get(role, WORKER_STOPS_S)
     return [
@@ -73,7 +73,7 @@ def programs(
 
 
 def with_default_config(settings: Settings) -> Settings:
-    """Where no configuration is given: one embedded queue beside the other data, and DEFAULT-POOL."""
+    """If no configuration is given: one embedded queue beside the other data, and DEFAULT-POOL."""
     if config_sources.is_given(settings.config):
         return settings
     folder = settings.data_dir.absolute()
@@ -90,7 +90,8 @@ def _with_source(config: ConfigSettings, source: str) -> ConfigSettings:
 
 
 def _own_feed_queue(settings: Settings) -> str:
-    """What the default fleet reads to deliver dispatch jobs too. Addresses of other queues may hold secrets."""
+    """The queue that the default fleet reads to deliver dispatch jobs too. The address of any but our own may hold
+    secrets."""
     uri = settings.feed.queue_url
     return uri if settings.feed.enabled and own.is_own(uri) else ""
 
@@ -126,7 +127,7 @@ class OwnRedis:
         log.error("the embedded Redis ended; it starts again")
         self._redis.stop()
         try:
-            # Blocks the loop, and nothing in it can do anything without Redis.
+            # This blocks the loop, but nothing in it can do anything without Redis.
             self._redis.start()
         except StateError as error:
             self._on_failure(error)
@@ -175,13 +176,13 @@ async def _run(
     # Said once and before anything runs, instead of by a server that starts again and again.
     Tokens.of(settings.server, host)
     with listen(host, port) as door:
-        # The one that is free now stays the server's: messages of jobs on their way name it.
+        # The port that is free now stays the server's: messages of jobs on their way name it.
         port = int(door.getsockname()[1])
     environment |= {"FLEET_SERVER_HOST": host, "FLEET_SERVER_PORT": str(port)}
     begun = asyncio.Event()
 
     async def is_final(program: Program, _code: int) -> bool:
-        # Once it has had a configuration, that one stays in force whatever becomes of the syncer.
+        # Once there was a configuration, it stays in force whatever becomes of the syncer.
         return program.name == "syncer" and not begun.is_set() and await is_bad(settings.config, fetch)
 
     supervisor = Supervisor(
@@ -191,7 +192,7 @@ async def _run(
             programs("coordinator", coordinators, environment),
             programs("worker", workers, environment),
         ],
-        # Our Redis dies with us, and without it nobody can end anything cleanly.
+        # Our Redis dies with us, and without it no child can end cleanly.
         orphan_signal=signal.SIGTERM if redis is None else signal.SIGKILL,
         is_final=is_final,
     )
@@ -219,7 +220,8 @@ async def _run(
 
 
 async def is_bad(config: ConfigSettings, fetch: Fetch) -> bool:
-    """Whether another syncer would meet the same: the configuration itself, rather than Redis or a crash of ours."""
+    """Whether another syncer would fail the same way: by the configuration itself, rather than by Redis or a crash of
+    ours."""
     try:
         await config_sources.read(config, fetch)
     except InvalidConfig as error:
@@ -264,13 +266,13 @@ async def _our_syncer_has_read(registry: Registry, supervisor: Supervisor) -> bo
 
 
 async def _ours(registry: Registry, supervisor: Supervisor, role: str) -> list[dict[str, Any]]:
-    """What ours say of themselves: others may belong to the same fleet."""
+    """What our own processes say: others may belong to the same fleet."""
     own = (supervisor.pids().get(role), socket.gethostname())
     return [r for r in await registry.processes() if r["role"] == role and (r["pid"], r["host"]) == own]
 
 
 async def until_ready(url: str, *, coordinators: int, workers: int, servers: int = 0) -> None:
-    """Until a configuration is in force and so many processes say that they live."""
+    """Wait until a configuration is in force and that many processes say that they live."""
     wanted = {"syncer": 1, "coordinator": coordinators, "worker": workers, "server": servers}
 
     async def are_there(registry: Registry) -> bool:
@@ -284,7 +286,7 @@ async def _until(url: str, fact: Callable[[Registry], Awaitable[bool]]) -> None:
     while True:
         try:
             async with connected(url) as client:
-                # Heartbeats are no event that anybody is told of.
+                # No event tells of a heartbeat.
                 while not await fact(Registry(client)):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
             return

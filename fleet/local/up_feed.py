@@ -1,4 +1,4 @@
-"""The pipeline's driver of a fleet that is up: it runs while a queue of the configuration is the one it writes to."""
+"""The pipeline's driver in a fleet that is up: it runs while the queue it writes to is in the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("fleet.supervisor")
 
 _NAME = "feed"
 FEED_STOPS_S = 30.0
-"""An epoch of many jobs is ended first."""
+"""It finishes its epoch first, which may have many jobs."""
 _LOOK_S = 1.0
 
 
@@ -39,7 +39,7 @@ class UpFeed:
         self.runs = False
 
     async def look(self) -> None:
-        """Do as the configuration in force says."""
+        """Start or stop the feed, as the configuration in force says."""
         async with connected(self._settings.redis.url) as client:
             found, config = await configuration(client)
         self._revision = found.revision if found is not None else ""
