@@ -1,4 +1,4 @@
-"""A real ActiveMQ for tests, as Debian packages it: a private process with a configuration of ours, on loopback."""
+"""A real ActiveMQ for tests, as Debian packages it: a private process with a configuration of our own, on loopback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ActiveMqServer:
         return f"stomp://127.0.0.1:{port or self.port}/{queue}"
 
     def start(self) -> None:
-        """Also after `kill`: with the port and the storage that it had."""
+        """Also after `kill`, with the port and the storage that it had."""
         (self.directory / "activemq.xml").write_text(_CONF.format(server=self, plugins=_PLUGINS * self.has_plugins,
                                                                   most=MOST_BODY_BYTES))  # fmt: skip
         (self.directory / "log4j.properties").write_text(_LOG)
@@ -60,7 +60,7 @@ class ActiveMqServer:
 
 @contextmanager
 def running_activemq(directory: Path, *, has_plugins: bool = True) -> Iterator[ActiveMqServer]:
-    """A broker that keeps its messages in `directory`; without plugins it delays nothing and tells no statistics."""
+    """A broker that keeps its messages in `directory`; without plugins it delays nothing and gives no statistics."""
     for package, path in {"activemq": _LIB, "libxstream-java": _XSTREAM[0]}.items():
         if not path.exists():
             raise ServerFailed(f"{package} is not installed; scripts/test installs what the tests need")

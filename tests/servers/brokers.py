@@ -26,12 +26,12 @@ class Broker:
     uri: str
     """As Fleet's processes reach it; '' is the stage's own embedded queue."""
     near_uri: str = ""
-    """As the test reaches it, past the line; '' where there is none."""
+    """As the test reaches it, past the line; '' if there is none."""
     line: Proxy | None = None
     restart: Callable[[], None] | None = None
     """Kill it and start it again with what it stored."""
     redis_server: RedisServer | None = None
-    """Where the broker is the fleet's own Redis."""
+    """Set if the broker is the fleet's own Redis."""
     far_redis_url: str = ""
     """That Redis as Fleet's processes reach it."""
 
@@ -84,7 +84,7 @@ def own(directory: Path) -> Iterator[Broker]:
 
 @contextmanager
 def sqs(directory: Path, *, fifo: bool) -> Iterator[Broker]:
-    """One that keeps FIFO's rules, and its messages over a kill: moto does neither (tests/servers/strict_sqs.py)."""
+    """One that keeps FIFO's rules, and its messages across a kill: moto does neither (tests/servers/strict_sqs.py)."""
     folder = directory / "sqs"
     folder.mkdir()
     port = free_port()

@@ -1,6 +1,6 @@
 """An SQS for measuring: one standard queue in memory, faster than any client. `python -m tests.servers.fast_sqs PORT`.
 
-It holds what is sent and what is out, and deletes what is asked to. It has no visibility timeouts and no long poll
+It holds what is sent and what is out, and deletes what it is asked to. It has no visibility timeouts and no long poll
 beyond 100 ms: a run that loses nothing needs neither.
 """
 
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 WAIT_S = 0.1
 LOOK_S = 0.05
-"""How often a receive that waits looks."""
+"""How often a waiting receive looks."""
 
 
 class Queue:

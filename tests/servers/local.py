@@ -120,7 +120,7 @@ def running_redis(
     password: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[RedisServer]:
-    """A redis-server of its own. `port`, to come back where an earlier one was; `program`, to be another version."""
+    """A redis-server of its own. `port`: to come back where an earlier one was. `program`: to run another version."""
     with tempfile.TemporaryDirectory(prefix="fleet-redis-", ignore_cleanup_errors=True) as directory:
         chosen = port or free_port()
         log = Path(directory, "redis.log")
@@ -216,7 +216,7 @@ def _program(name: str) -> str:
 def _running(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[ServerProcess]:
-    """`environment`: of the server beside ours."""
+    """`environment`: what the server gets in addition to ours."""
     # setpriv: a killed pytest must not leave its servers behind.
     guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     beside = [f"{name}={value}" for name, value in (environment or {}).items()]

@@ -1,6 +1,6 @@
 """A real moto server: AWS's SQS as far as moto knows it, on loopback.
 
-What it does otherwise than AWS, in the version this was read in (5.2):
+How it differs from AWS, in the version that was read for this (5.2):
 - a handle of an earlier delivery deletes a message and changes its visibility (AWS FIFO refuses it as expired);
 - two receives at once are given messages of one FIFO group: it looks at what is out before, without a lock;
 - messages of a FIFO group whose leases lapse together come back newest first;
@@ -48,7 +48,7 @@ class MotoServer:
         return str(self.ask("CreateQueue", QueueName=name, Attributes=attributes)["QueueUrl"])
 
     def ask(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Unsigned and without boto3: moto looks at the scope of the signature only, for the region."""
+        """Unsigned and without boto3: moto looks only at the scope of the signature, for the region."""
         scope = f"AKIA/20260101/{REGION}/sqs/aws4_request"
         headers = {
             "X-Amz-Target": f"AmazonSQS.{operation}",
@@ -63,7 +63,7 @@ class MotoServer:
 
 @contextmanager
 def running_moto(*, port: int | None = None) -> Iterator[MotoServer]:
-    """A moto server of its own. `port`, to come back where an earlier one was; its queues are gone then."""
+    """A moto server of its own. `port`: to come back where an earlier one was; its queues are gone then."""
     with tempfile.TemporaryDirectory(prefix="fleet-moto-", ignore_cleanup_errors=True) as directory:
         chosen = port or free_port()
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(chosen)]
@@ -74,7 +74,7 @@ def running_moto(*, port: int | None = None) -> Iterator[MotoServer]:
 
 @contextmanager
 def aws_settings() -> Iterator[None]:
-    """Credentials by boto3's own chain, and nothing of this machine's own."""
+    """Credentials through boto3's own chain, and nothing of this machine's own."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
             patch.delenv(name, raising=False)

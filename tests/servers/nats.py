@@ -16,7 +16,7 @@ from tests.servers.ports import free_port
 
 
 class Refused(Exception):
-    """The server said no."""
+    """The server refused."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class NatsServer:
         return f"nats://{login}127.0.0.1:{port or self.port}/{stream}/{consumer}{options}"
 
     def add_stream(self, stream: str, **config: Any) -> dict[str, Any]:
-        """With one subject of its own name, unless told otherwise."""
+        """With one subject, named like the stream, unless told otherwise."""
         config = {"name": stream, "subjects": [stream], "storage": "file", "retention": "workqueue"} | config
         return self.api(f"STREAM.CREATE.{stream}", config)
 

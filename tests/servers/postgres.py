@@ -31,7 +31,7 @@ class PostgresServer:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
-        """Its URL. It sorts as people do, not by bytes: what leans on the order of bytes has to ask for it."""
+        """Its URL. It sorts as people do, not by bytes: a query that relies on the order of bytes has to ask for it."""
         name = f"t{secrets.token_hex(6)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
@@ -73,7 +73,7 @@ def _make(directory: Path, data: Path) -> None:
         shutil.chown(data, _owner())
     command = [*_as_owner(), _program("initdb"), "-D", str(data), "-U", _USER, "-A", "trust", "-E", "UTF8",
                "--locale=C", "--no-sync", "--no-instructions"]  # fmt: skip
-    # Not from here: its user may not be allowed to look into this folder.
+    # Not run from here: its user may not be allowed to look into this folder.
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=120)
     if done.returncode != 0:
         raise ServerFailed(f"initdb: {done.stderr[-500:]}")

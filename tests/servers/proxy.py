@@ -11,7 +11,8 @@ _CHUNK = 65536
 
 
 class Proxy:
-    """Each connection is two threads that copy bytes. While it is cut each is reset, a new one too."""
+    """Each connection is two threads that copy bytes. While the line is cut every connection is reset, a new one
+    too."""
 
     def __init__(self, target_port: int) -> None:
         self._target = ("127.0.0.1", target_port)
@@ -20,7 +21,7 @@ class Proxy:
         self._silent: set[socket.socket] = set()
         self._is_cut = False
         self._left: dict[bool, int] = {}
-        """How many more bytes go through to the broker (True), or from it (False), where that is limited."""
+        """How many more bytes go through to the broker (True), or from it (False), if that is limited."""
         self.broke = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -48,11 +49,11 @@ class Proxy:
             self._left.clear()
 
     def move(self, target_port: int) -> None:
-        """As a virtual address does: who connects from now on comes to another server. Connections stay."""
+        """Like a virtual address: a client that connects from now on comes to another server. Open connections stay."""
         self._target = ("127.0.0.1", target_port)
 
     def silence(self) -> None:
-        """As a middlebox that forgot them: what goes through its connections goes nowhere. New ones work."""
+        """Like a middlebox that forgot its connections: what is sent on them goes nowhere. New ones work."""
         with self._lock:
             self._silent |= self._open
 

@@ -19,7 +19,7 @@ _WAIT_S = 15.0
 
 @contextmanager
 def readonly(server: RedisServer) -> Iterator[None]:
-    """READONLY: demoted, to the replica of a master that does not answer. Its data stays."""
+    """READONLY: demoted to the replica of a master that does not answer. Its data stays."""
     with server.client() as admin:
         admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
         try:
@@ -30,7 +30,7 @@ def readonly(server: RedisServer) -> Iterator[None]:
 
 @contextmanager
 def disk_full(server: RedisServer) -> Iterator[None]:
-    """MISCONF: it cannot save, and takes no writes until it can. What stands in its way stands in root's way too."""
+    """MISCONF: it cannot save, and takes no writes until it can. The obstacle stops root too."""
     with server.client() as admin:
         obstacle = Path(admin.config_get("dir")["dir"], admin.config_get("dbfilename")["dbfilename"], "in the way")
         before = admin.config_get("save")["save"]
@@ -48,7 +48,7 @@ def disk_full(server: RedisServer) -> Iterator[None]:
 
 @contextmanager
 def too_few_replicas(server: RedisServer) -> Iterator[None]:
-    """NOREPLICAS: as a master that is cut off from its replicas."""
+    """NOREPLICAS: like a master that is cut off from its replicas."""
     with server.client() as admin:
         admin.config_set("min-replicas-to-write", "1")
         try:
@@ -106,4 +106,4 @@ def until(ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _WAIT_S
     while not ready():
         assert time.monotonic() < deadline, "the server does not come to refuse, or to take"
-        time.sleep(0.01)  # a server tells nobody that its state changed
+        time.sleep(0.01)  # a server does not tell us that its state changed

@@ -1,4 +1,4 @@
-"""An SQS that answers what a test says: for what moto cannot do, as entries of a batch that fail."""
+"""An SQS that answers what a test says: for what moto cannot do, such as failing entries of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def all_done(asked: dict[str, Any]) -> Answer:
 
 
 def failing(faults: dict[str, tuple[str, str, bool]]) -> Answering:
-    """Of a batch, those with these receipt handles or bodies fail: code, message, whether the sender is to blame."""
+    """The entries of a batch with these receipt handles or bodies fail: code, message, whether the sender is to
+    blame."""
 
     def answer(asked: dict[str, Any]) -> Answer:
         done, failed = [], []
@@ -57,7 +58,7 @@ class ScriptedSqs:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def on(self, operation: str, *answers: Answering) -> None:
-        """Each call its answer; the last one stays."""
+        """One answer for each call; the last one stays."""
         left = list(answers)
 
         def next_answer(asked: dict[str, Any]) -> Answer:
@@ -72,7 +73,7 @@ class ScriptedSqs:
             return [parameters for name, parameters in self.calls if name == operation]
 
     def wait_for(self, operation: str, times: int) -> list[dict[str, Any]]:
-        """Until it was called so often; blocks, at most ten seconds."""
+        """Wait until it was called that often; blocks, for ten seconds at most."""
         with self.changed:
             assert self.changed.wait_for(lambda: sum(name == operation for name, _ in self.calls) >= times, 10)
         return self.asked(operation)

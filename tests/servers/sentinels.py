@@ -23,10 +23,10 @@ _WITHIN_S = 30.0
 
 @dataclass
 class Watched:
-    """A master with replicas, and who fails it over."""
+    """A master with replicas, and the sentinels that fail it over."""
 
     servers: list[RedisServer]
-    """The one that begins as master is the first."""
+    """The first one begins as the master."""
     sentinels: list[ServerProcess]
     ports: list[int]
     password: str = ""
@@ -48,7 +48,7 @@ class Watched:
         return redis.Redis(port=server.port, decode_responses=True, password=self.password or None)
 
     def master(self) -> RedisServer | None:
-        """As most of the sentinels that run name it."""
+        """The one that most of the running sentinels name."""
         named: list[int] = []
         for number, process in enumerate(self.sentinels):
             if process.process.poll() is None:
@@ -58,7 +58,7 @@ class Watched:
         return next((server for server in self.servers if server.port == port), None)
 
     def fail_over(self) -> RedisServer:
-        """Demote the master while it works, as for its maintenance. Returns the new one, once it takes writes."""
+        """Demote the master while it works, as for maintenance. Returns the new one, once it takes writes."""
         old = self.master()
         with self.sentinel() as client:
             client.execute_command("SENTINEL FAILOVER", MASTER)
@@ -71,7 +71,7 @@ class Watched:
         return found
 
     def wait_in_sync(self) -> None:
-        """Until the master's replicas have all it has."""
+        """Wait until the master's replicas have all that it has."""
 
         def in_sync() -> bool:
             with suppress(redis.RedisError):
@@ -98,7 +98,7 @@ def running_sentinels(
 ) -> Iterator[Watched]:
     with ExitStack() as stack:
         guard = ["--requirepass", password, "--masterauth", password] if password else []
-        # Without a wait before the replica is served: a test has not the time of a data centre.
+        # Without a wait before the replica is served: a test does not have the time of a data centre.
         options = ["--repl-diskless-sync-delay", "0", "--repl-timeout", "5", *guard]
         first = stack.enter_context(running_redis(*options, password=password))
         servers = [first]

@@ -1,10 +1,10 @@
 """An SQS queue that is strict, and outlives a kill. `python -m tests.servers.strict_sqs PORT FILE fifo|standard`.
 
-What AWS promises of a FIFO queue, and moto does not keep (moto.py): a group whose messages are out, any of
-them, shows no other; what lapses together comes again oldest first; a handle that expired, or is of an earlier receive,
-does nothing; a dedup id is remembered for five minutes, whatever became of its message. What is sent and deleted is in
-FILE before it is answered: started again with it, it has what was not deleted, all of it visible. A standard queue is
-one where each message is a group of its own, and nothing is remembered of dedup ids.
+What AWS promises for a FIFO queue and moto does not keep (moto.py): while any message of a group is out, the group
+shows no other; what lapses together comes again oldest first; a handle that expired, or is of an earlier receive, does
+nothing; a dedup id is remembered for five minutes, whatever became of its message. What is sent and deleted is in FILE
+before it is answered: started again with the same FILE, it has what was not deleted, all of it visible. A standard
+queue is one where each message is a group of its own, and dedup ids are not remembered.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Strict:
         return {"Messages": [_message(one, self.is_fifo) for one in shown]} if shown else {}
 
     def _settle(self, entry: dict[str, Any]) -> str:
-        """Why it cannot be; '' where it is done."""
+        """Why it cannot be done; '' if it is done."""
         number, count, group = entry["ReceiptHandle"].split(".", 2)
         one = self.groups.get(group, {}).get(int(number))
         visible_s = entry.get("VisibilityTimeout")
