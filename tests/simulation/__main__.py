@@ -1,4 +1,4 @@
-"""`scripts/simulate`: run seeds, say which fail and how to see that again, and make what fails small."""
+"""`scripts/simulate`: run seeds, say which fail and how to see that again, and shrink what fails."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of a set of names is chance, and the only one that cannot be drawn from a seed.
+        # The order of a set of names is random too, and no seed can decide it.
         os.execve(
             sys.executable,
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             os.environ | {"PYTHONHASHSEED": "0"},
         )
-    # Ended, it ends its runs too, and takes their files away.
+    # When this process is ended, it ends its runs too and takes their files away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = parse()
     options.kinds = ()
@@ -75,7 +75,7 @@ def _one(options: Namespace) -> int:
         small = shrink(result, jobs=options.jobs, within_s=options.within, tell=print)
         print(f"{small.line()}\n  {small.case.command()} --trace")
     sys.stdout.flush()
-    # What is left of the simulated processes must not be collected: it would run what it has for its end.
+    # What is left of the simulated processes must not be collected: it would run its `finally` blocks.
     os._exit(0 if result.ok else 1)
 
 
@@ -111,7 +111,7 @@ def _many(options: Namespace) -> int:
             if not options.json:
                 print(f"{result.line()}\n  {result.case.command()} --trace", flush=True)
             if options.until_found and (not options.kinds or result.kind in options.kinds):
-                found = True  # those below it end first: it is the smallest that is told
+                found = True  # lower seeds that run still finish: the smallest one counts
         elif sys.stderr.isatty() and ran % 10 == 0:
             print(f"\r{ran} seeds, {sum(times.values())} failed", end="", file=sys.stderr, flush=True)
     took_s = time.monotonic() - began_s

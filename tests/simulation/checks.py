@@ -1,4 +1,4 @@
-"""What must hold at every moment, and what must be true in the end. The first that does not ends the run."""
+"""What must hold at every moment, and what must be true in the end. The first check that fails ends the run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.simulation.scenario import HOLDING, KINDS_OF, Family, GroupPlan, Mess
 
 RATE_WINDOW_S = 60.0
 RATE_GRACE_S = 1.5
-"""A worker hears of a new limit with its next call. What it had sent by then is sent."""
+"""A worker hears of a new limit with its next call. What it sent before that is allowed."""
 REPEATS_NOTHING: frozenset[Family] = frozenset({"queues", "config", "operator", "endpoints"})
-"""Faults of these explain no second delivery of what a worker knows to be accepted."""
+"""Faults of these families do not explain a second delivery of what a worker knows to be accepted."""
 FLAPS = 5
-"""Revisions within half a minute in which nobody changed a configuration."""
+"""The most revisions allowed in half a minute in which nobody changed a configuration."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -47,7 +47,7 @@ class Broken(Exception):
 
 
 class Excuses:
-    """What was done to the fleet that lets a promise end: its docs say which."""
+    """What was done to the fleet that suspends a promise: its docs say which."""
 
     def __init__(self) -> None:
         self.forgot_s = -1e9
@@ -55,13 +55,13 @@ class Excuses:
         self.ended_s = -1e9
         """When leases last ended unknown to their holders: Redis lost them, or its clock was stepped forward."""
         self.late_ms = 0.0
-        """By how much steps of clocks let what was sent back to a source come too late, as Redis sees it."""
+        """By how much steps of clocks can make what was sent back to a source come too late, as Redis sees it."""
         self.owned_twice = False
-        """Whether a step of Redis's clock may have ended an owner's lease while he was reading his queue."""
+        """Whether a step of Redis's clock may have ended an owner's lease while it was reading its queue."""
         self.ever_forgot = False
         self.forgot_just_now = False
         self.stepped_back: tuple[float, float] | None = None
-        """When Redis's clock last did, and by how many seconds.
+        """When Redis's clock last stepped back, and by how many seconds.
 
         If it forgets too, epochs begin anew below those that endpoints have seen.
         """
@@ -90,7 +90,7 @@ class Checks:
         self._leases: dict[str, int] = {}
         self._clock_ms: dict[str, float] = {}
         self._asked_s: dict[str, float] = {}
-        """When a pool was seen to be asked for work the first time since Redis's clock stepped back."""
+        """When a pool was first seen to be asked for work after Redis's clock stepped back."""
         self._rate_since: dict[str, tuple[int, float]] = {}
         self._started: dict[str, deque[float]] = defaultdict(deque)
         self._revision = ""
@@ -103,7 +103,7 @@ class Checks:
         self._place: dict[str, int] = {}
         self.times_accepted: dict[str, int] = defaultdict(int)
         self._accepted: dict[str, Transfer] = {}
-        """Each message's last request that was."""
+        """Each message's last request that was accepted."""
         kinds = {fault.kind for fault in scenario.faults}
         self._may_repeat = bool(scenario.families - REPEATS_NOTHING or kinds & {*KINDS_OF["together"]})
         self._invariants = redis.store.lua.execute(
@@ -141,7 +141,7 @@ class Checks:
         if problems:
             self.broken("state", f"after {what} of {process}: {'; '.join(problems[:5])}")
         for code, leases, concurrency, rate in facts:
-            # A limit that was lowered lets what runs finish; what had finished runs again where Redis forgot that.
+            # A lowered limit lets what runs finish; if Redis forgot that something had finished, it runs again.
             if concurrency and leases > max(int(concurrency), self._leases.get(code, 0)) and not forgot:
                 self.broken(
                     "concurrency",
@@ -165,7 +165,8 @@ class Checks:
             self.broken("flapping", f"{len(self._revised)} revisions in 30 s, and nobody changed a configuration")
 
     def on_look(self, stopped: list[Process]) -> None:
-        """Who does nothing for longer than a lease lasts holds none: what was on the wire for him is over by then."""
+        """A process that does nothing for longer than a lease lasts holds none: what it had on the wire is over by
+        then."""
         if self._redis.is_away:
             return
         store, now_ms = self._redis.store, self._redis.now_ms()
@@ -182,9 +183,10 @@ class Checks:
                         self.broken("wedged", f"{process} is stopped for {stopped_s:.1f} s and holds {lane} of {pool}")
 
     def _begins_anew(self, pool: str, now_ms: float) -> bool:
-        """Whether a step back of Redis's clock may let its leases last on.
+        """Whether a step back of Redis's clock may let this pool's leases last longer.
 
-        From where somebody asked for work again, or, where nobody had for longer than the step is, for as long as that.
+        They may from when somebody asks for work again; or, if nobody had asked for longer than the step, for its
+        length.
         """
         now_s, (stepped_s, by_s) = self._loop.now_s, self._excuses.stepped_back or (-1e9, 0.0)
         clock_ms = float(self._redis.store.command("HGET", PoolKeys(pool).settings, "clock") or 0)
@@ -205,8 +207,8 @@ class Checks:
         for other in at_work:
             process = other.http.process
             was_stopped = process.is_stopped or process.stops > other.stops
-            # Who was granted a lease that Redis forgot, or that a step of its clock ended, hears so within its time.
-            # A step back ends none.
+            # A worker whose lease Redis forgot, or a step of its clock ended, hears so within the lease's time. A step
+            # back ends no lease.
             is_known = self._excuses.ended_s + self._scenario.ttl_ms / 1000 < now_s
             if not was_stopped and is_known:
                 self.broken(
@@ -282,13 +284,14 @@ class Checks:
         kind = self._kind[group.queue]
         if kind in HOLDING:
             return True
-        # There only what waits in place is in order, and only for as long as Redis remembers it.
+        # In these, only what waits in place is in order, and only for as long as Redis remembers it.
         return (
             kind in ("jetstream", "activemq")
             and policies <= {"hold", "park"}
             and not self._excuses.ever_forgot
             and not self._excuses.owned_twice
-            # It is waited for no longer; what a dead owner of JetStream was given, for its visibility alone.
+            # It is not waited for longer than that; what a dead owner of JetStream was given, only for its visibility
+            # timeout.
             and self._excuses.late_ms <= (0 if kind == "jetstream" else AWAY_GRACE_MS)
             and group.pool not in self._excuses.moved
         )
@@ -299,7 +302,8 @@ class Checks:
         return [m.id for m in self._scenario.messages if m.id in self._place and not self._is_through(m.id)]
 
     def is_tracked(self, queue: str) -> bool:
-        """Whether anything of it is under way. What Redis forgot to be over is kept for some days, as acked."""
+        """Whether anything of it is under way. If Redis forgot that something is over, its record is kept for some
+        days, as acked."""
         records = self._redis.store.command("HGETALL", QueueKeys(queue).tracked)[1::2]
         return not all(self._excuses.ever_forgot and record.split(SEP)[2] == "a" for record in records)
 
@@ -307,7 +311,7 @@ class Checks:
         return () if self.is_tracked(queue) else ("tracked", "apps")
 
     def leftovers(self) -> list[str]:
-        # What had come back before Redis forgot that, or came to another pool, is noted as away for a day.
+        # What had come back before Redis forgot it, or came to another pool, stays noted as away for a day.
         moved = self._excuses.moved
         pools = {"*"} if self._excuses.ever_forgot else {*moved, DEFAULT_POOL} if moved else set[str]()
         may_remain = (*keys.FAMILIES, *(f"{{p:{pool}}}:{part}" for pool in pools for part in ("away", "a:*")))

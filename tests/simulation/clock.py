@@ -1,7 +1,7 @@
 """Every clock and every source of chance that the fleet's code asks, replaced in one place.
 
-A process has its own wall clock, which a fault may step; what counts time since boot cannot be stepped, and differs
-from process to process only in where it began.
+A process has its own wall clock, which a fault may step; the clock that counts time since boot cannot be stepped, and
+differs between processes only in where it began.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unittest import mock
 from tests.simulation.loop import Loop
 
 BEGAN_S = 1_780_000_000.0
-"""Virtual time began then, by a right clock."""
+"""Virtual time begins here, by a correct clock."""
 _BOOT_S = 5_000.0
 
 
@@ -38,7 +38,7 @@ class Clocks:
 
 @contextmanager
 def in_place(loop: Loop, chance: random.Random) -> Iterator[None]:
-    """For as long as it lasts the modules `time`, `os`, `random` and `secrets` know of the simulation alone."""
+    """Inside it, the modules `time`, `os`, `random` and `secrets` know only the simulation."""
     clocks = Clocks(loop)
     gmtime = time.gmtime
 

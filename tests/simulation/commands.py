@@ -25,7 +25,7 @@ def _score(answer: str | None) -> float | None:
 
 
 class Commands:
-    """`_do` is told the command, its arguments, and how redis-py would show its answer."""
+    """`_do` gets the command, its arguments, and how redis-py would show its answer."""
 
     def _do(self, reader: Reader, *command: Any) -> Any:
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""A client with the simulation's Redis at its other end and nothing in between, by the real clock.
+"""A client of the simulation's Redis with nothing in between, by the real clock.
 
-For the tests of the scripts (tests/state), which hold this Redis equal to the real one.
+For the tests of the scripts (tests/state), which check that this Redis behaves like the real one.
 """
 
 from __future__ import annotations

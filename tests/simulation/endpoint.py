@@ -1,6 +1,6 @@
-"""What is delivered to: an endpoint with moods, and the HTTP client of a worker, which has it at its other end.
+"""What messages are delivered to: an endpoint with moods, and the worker's HTTP client that calls it.
 
-An endpoint writes down what it accepted, in its order. One that fences refuses epochs below one that it has seen.
+An endpoint writes down what it accepted, in order. One that fences refuses epochs below one that it has seen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.network import Network
 Mood = Literal["well", "slow", "500", "no", "429", "reset", "hangs", "fences", "half"]
 SLOW_FACTOR = 20.0
 SLOWEST_S = 1.5 * SLOW_FACTOR * 1.0
-"""So long takes what is longest under way."""
+"""How long the slowest request takes."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Accepted:
 
 @dataclass(slots=True)
 class Nature:
-    """How one message fares at its endpoint: it is refused so often, or for good."""
+    """How one message fares at its endpoint: it is refused this many times, or for good."""
 
     refusals: int = 0
     refused_with: str = "no"
@@ -80,7 +80,7 @@ class Transfer:
 
 
 class Endpoints:
-    """All of them, and what everybody saw there."""
+    """All endpoints, and what every process saw there."""
 
     def __init__(self, loop: Loop, network: Network, chance: random.Random) -> None:
         self.loop = loop
@@ -88,14 +88,14 @@ class Endpoints:
         self.chance = chance
         self.by_origin: dict[str, Endpoint] = {}
         self.accepted: dict[str, list[Accepted]] = {}
-        """By group, in the order in which they were."""
+        """By group, in the order in which they were accepted."""
         self.on_written: Callable[[Transfer], None] = lambda _: None
         self.on_accepted: Callable[[Transfer], None] = lambda _: None
         self.on_over: Callable[[Transfer], None] = lambda _: None
         self.rejected: set[str] = set()
 
     def arrive(self, transfer: Transfer) -> None:
-        """The request is there: decide what becomes of it."""
+        """The request has arrived: decide what becomes of it."""
         endpoint, chance = transfer.endpoint, self.chance
         mood = endpoint.mood
         if mood == "reset" or (mood == "half" and chance.random() < 0.5):
@@ -108,7 +108,7 @@ class Endpoints:
 
     def _act(self, transfer: Transfer, mood: Mood) -> None:
         endpoint = transfer.endpoint
-        key = transfer.lane  # epochs of two pools are not of one series
+        key = transfer.lane  # epochs of two pools are two series
         if endpoint.fences and transfer.group:
             seen = endpoint.seen.get(key, 0)
             if transfer.epoch < seen or mood == "fences":
@@ -151,7 +151,7 @@ def _refusal(how: str, delay_s: int) -> Reply:
 
 
 class SimulatedHttp:
-    """In place of `fleet.delivery.client.HttpClient`, one a worker."""
+    """In place of `fleet.delivery.client.HttpClient`, one per worker."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
@@ -211,7 +211,7 @@ class SimulatedHttp:
         self._finish(transfer, reply)
 
     def _finish(self, transfer: Transfer, reply: Reply) -> None:
-        """Unless it was aborted just before."""
+        """Does nothing if it was aborted just before."""
         if not transfer.is_over:
             transfer.is_over = True
             transfer.is_heard = reply.status == 200 and not reply.body

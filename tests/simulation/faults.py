@@ -1,4 +1,4 @@
-"""What is done to the fleet. Each fault begins at its time, draws what it needs from its own seed, and ends by itself.
+"""What is done to the fleet. Each fault begins at its time, draws what it needs from its own seed and ends by itself.
 
 `CARRIED_OUT` has all of them; `heal` ends whatever lasts.
 """
@@ -121,7 +121,7 @@ def _redis_frozen(world: World, chance: random.Random) -> str:
 
 @fault("redis restarts")
 def _redis_restarts(world: World, chance: random.Random) -> str:
-    """With all it had, but for its script cache."""
+    """With all it had, except its script cache."""
     world.redis.go_away()
     world.redis.store.forget_scripts()
     world.until(0.5, world.redis.come_back)
@@ -249,7 +249,7 @@ def _queue_shaken(world: World, chance: random.Random) -> str:
 
 @fault("lapse")
 def _lapse(world: World, chance: random.Random) -> str:
-    """Nobody who owns a queue does anything for longer than its visibility timeout."""
+    """No owner of a queue does anything for longer than the queue's visibility timeout."""
     for_s = max(queue.visibility_s for queue in world.scenario.queues) * chance.choice((1.1, 1.5))
     for name in world.fleet.running("coordinator"):
         world.loop.stop_process(world.fleet.process(name))
@@ -281,7 +281,7 @@ def _queue_clock(world: World, chance: random.Random) -> str:
         world.brokers[name].clock_offset_ms += step_ms
         world.excuses.late_ms += max(0.0, -step_ms)
     elif name.startswith("sqlite"):
-        # Its clock is that of its machine: of the processes that are on it.
+        # Its clock is that of its machine, and so of the processes on it.
         for process in world.fleet.names():
             world.fleet.process(process).wall_offset_ms += step_ms
         world.producer.wall_offset_ms += step_ms
@@ -329,7 +329,7 @@ def _policy(world: World, chance: random.Random) -> str:
 
 @fault("nothing new")
 def _nothing_new(world: World, chance: random.Random) -> str:
-    """A revision that means the same to every pool."""
+    """A revision that changes nothing for any pool."""
     first = world.configs["main"]["queues"][0]
     first["connections"] = first.get("connections", 1) % 3 + 1 if chance.random() < 0.3 else first.get("connections", 1)
     world.configs["main"]["processingPools"].append(
@@ -399,7 +399,7 @@ async def _undrain(world: World, chance: random.Random, client: SimulatedClient,
 
 
 async def _until_done(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Nobody leaves a pool paused or draining because one call failed."""
+    """An operator does not leave a pool paused or draining because one call failed."""
     while True:
         try:
             await call()
@@ -420,7 +420,7 @@ async def _skip(world: World, chance: random.Random, client: SimulatedClient, co
         try:
             world.excuses.put_aside.add(await skip_head(client, code, chance.choice(groups), give_up=0.0))
         except FleetError:
-            return  # nothing waits there, or a worker has it
+            return  # nothing is waiting there, or a worker has it
 
 
 async def _release(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:

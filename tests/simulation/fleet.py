@@ -129,7 +129,7 @@ class Fleet:
         process.is_dead = True
         for tell in process.on_death:
             tell()
-        # One that never reached Redis has not begun; its supervisor tries again.
+        # A process that never reached Redis has not begun; its supervisor tries again.
         never_began = isinstance(error, StateUnavailable) and not process.has_connected
         if code and not never_began:
             self._on_crash(process, error, "")
@@ -195,7 +195,7 @@ class Fleet:
 
 
 class _Crashes(logging.Handler):
-    """Hears why a process ends: it says so in its log."""
+    """Hears why a process ends: the process says so in its log."""
 
     def __init__(self, loop: Loop, on_crash: Callable[[Process, BaseException | None, str], None]) -> None:
         super().__init__(logging.ERROR)

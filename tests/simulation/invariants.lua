@@ -1,12 +1,12 @@
--- invariants: what must hold in a pool after every script, and which keys there may be. Looks at what changed only.
--- Gets the store (store.lua). Returns a function that is told the time, and answers as JSON, or nil where there is nothing
--- to say: keys that are new; problems; `code leases concurrency rate` of each pool where one of them changed; the revision
--- in place if that was written; ids of messages that stand in an outbox as put aside, each once; queue, broker id, token
--- then and token now of what stands in a pool although it was settled. Asked with true, it forgets those. Its second answer:
--- whether something changed while it looked.
+-- invariants: what must hold in a pool after every script, and which keys there may be. Looks only at what changed.
+-- Gets the store (store.lua). Returns a function that takes the time and answers as JSON, or nil if there is nothing to
+-- say: keys that are new; problems; `code leases concurrency rate` of each pool where one of them changed; the revision
+-- in place if that was written; ids of messages that are in an outbox as put aside, each once; queue, broker id, token
+-- then and token now of what is in a pool although it was settled. Called with true, it forgets those. Its second
+-- answer: whether something changed while it looked.
 local S = ...
 
--- A function of a text, worked out once for each.
+-- A function of a text, computed once per text.
 local function once(work)
   return setmetatable({}, { __index = function(known, of)
     local value = work(of)
@@ -15,7 +15,7 @@ local function once(work)
   end })
 end
 
--- What a key is here: the pool it is of, and its lane where it is a list of messages; false where nothing depends on it.
+-- What a key is here: its pool, and its lane if it is a list of messages; false if nothing depends on it.
 local place = once(function(key)
   if key == '{fleet}:config' then return { is_config = true } end
   local code, part = key:match('^{p:(.-)}:(.*)$')
@@ -25,14 +25,14 @@ local place = once(function(key)
 end)
 S.watched = place
 local names_in = once(function(code) return once(function(name) return '{p:' .. code .. '}:' .. name end) end)
-local lists_in = once(function() return {} end) -- by pool, each key of a list that there may be → its place
-local told_of = {} -- by pool, what was last told of it
+local lists_in = once(function() return {} end) -- by pool, each key of a list that may exist → its place
+local told_of = {} -- by pool, what was last told about it
 local told_parked = {}
 local settled = {} -- queue SEP broker id → the token under which it was acked or put aside
-local excused = {} -- what stood in a pool or an outbox as Redis forgot: whoever remembers more may have it come again
+local excused = {} -- what was in a pool or an outbox when Redis forgot: a process that remembers it may bring it again
 local has_forgotten = false
 
--- A call that was on its way as Redis forgot may bring what nobody knows of any more: its source shows that again.
+-- A call that was on its way when Redis forgot may bring what nobody knows of any more: its source shows that again.
 local function is_known(key, token)
   local queue, broker_id = key:match('^([^\31]*)\31(.*)$')
   local tracked = S.find('{q:' .. queue .. '}:tracked')

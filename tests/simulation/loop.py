@@ -1,7 +1,7 @@
 """An asyncio event loop with virtual time, on which many processes live: kill or stop one at any of its awaits.
 
 Nothing waits: when nothing is ready the clock jumps to the next timer. A process is a context variable that its tasks
-and callbacks inherit; each callback is run, thrown away (its process was killed) or put by (its process is stopped).
+and callbacks inherit; each callback is run, thrown away (its process was killed) or set aside (its process is stopped).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Livelock(Exception):
 
 
 class Task(asyncio.Task[Any]):
-    """Hashed by its number: a set of tasks, gone through, has an order then that no address decides."""
+    """Hashed by its number, so that no memory address decides in which order a set of tasks is iterated."""
 
     made = 0
     _number = 0
@@ -37,14 +37,15 @@ class Task(asyncio.Task[Any]):
 
 
 class Event(asyncio.Event):
-    """As `Task`."""
+    """Hashed by its number, like `Task`."""
 
     _number = 0
     __hash__ = Task.__hash__
 
 
 class Handle:
-    """As asyncio's, with no more than is needed here: there are millions. So its makers fill it, not an `__init__`."""
+    """Like asyncio's, with no more than is needed here: there are millions. So callers fill it in, not an
+    `__init__`."""
 
     __slots__ = ("args", "callback", "context", "process", "when_s")
     callback: Callable[..., object] | None
@@ -74,7 +75,7 @@ class Process:
         self.stops = 0
         self.stopped_s = 0.0
         self.has_connected = False
-        """To Redis, once."""
+        """Whether it ever connected to Redis."""
         self.wall_offset_ms = 0.0
         self.on_signal: dict[int, Callable[[], object]] = {}
         self.on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -94,21 +95,21 @@ class Loop(asyncio.BaseEventLoop):
         Task.made = 0
         self.now_s = 0.0
         self.process: Process | None = None
-        """Whose callback runs now."""
+        """The process whose callback is running."""
         self.outside = contextvars.Context()
         self.errors: list[tuple[Process | None, dict[str, Any]]] = []
         self._due: list[tuple[float, int, Handle]] = []
         self._count = 0
         self._at_once = 0
         self._kept: list[Any] = []
-        """Tasks of the dead: collected, they would run their `finally`, which no killed process does."""
+        """Tasks of dead processes: if collected, they would run their `finally`, which no killed process does."""
 
     # Time ---------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self.now_s
 
-    # Each future asks for the first, and there is one a call: without a function of Python's they cost half.
+    # Each future calls the first, and there is one future per call: without a Python function they cost half as much.
     get_debug = staticmethod(bool)
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -144,7 +145,7 @@ class Loop(asyncio.BaseEventLoop):
         return handle
 
     def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """As `call_later`, by nobody: it happens whatever becomes of the process that caused it."""
+        """Like `call_later`, but of no process: it happens whatever becomes of the process that caused it."""
         handle = Handle()
         handle.callback = callback
         handle.args = args
@@ -154,7 +155,7 @@ class Loop(asyncio.BaseEventLoop):
         heapq.heappush(self._due, (self.now_s + delay_s, self._count, handle))
 
     def _run_once(self) -> None:
-        """All turns until it is stopped, not one: they are too many for a call each."""
+        """All turns until it is stopped, not just one: there are too many for a call each."""
         ready: deque[Handle] = self._ready  # type: ignore[attr-defined]
         take, due = ready.popleft, self._due
         while not self._stopping:  # type: ignore[attr-defined]
@@ -204,7 +205,7 @@ class Loop(asyncio.BaseEventLoop):
         return process.context.run(self.create_task, main)
 
     def kill(self, process: Process) -> None:
-        """SIGKILL: nothing of it runs from here on, not even what it would do in the end."""
+        """SIGKILL: nothing of it runs from here on, not even its clean-up."""
         process.is_dead = True
         self._kept.extend(process.put_by)
         process.put_by.clear()

@@ -1,4 +1,4 @@
-"""What `scripts/simulate` is asked for. What it cannot do it refuses in one line, with status 2.
+"""What `scripts/simulate` can be asked for. What it cannot do, it refuses in one line with status 2.
 
 Nothing of the fleet is imported here: `--help` works before anything is installed, and `--without` has to come first.
 """
@@ -90,7 +90,7 @@ def parser_of_all() -> argparse.ArgumentParser:
 
 
 def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse the first that there is not. `what`: as in `family`."""
+    """Refuse the first unknown name. `what`: the kind of name, such as `family`."""
     there = sorted(known)
     for name in given:
         if name not in there:
@@ -98,7 +98,7 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_numbers(seed: int, what: str, given: Iterable[int] | None, known: Iterable[int]) -> None:
-    """Refuse what a seed has not. `what`: as in `fault`."""
+    """Refuse numbers that a seed does not have. `what`: what they number, such as `fault`."""
     there = set(known)
     if missing := sorted(set(given or ()) - there):
         refuse(f"seed {seed} has no {what} {spans(missing)} (it has: {spans(there) or 'none'})")

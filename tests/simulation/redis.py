@@ -20,7 +20,7 @@ URL = "redis://simulated:6379/0"
 
 
 class RedisHost(Host):
-    """A server with its clock, and what it may be made to refuse."""
+    """A server with a clock of its own, which may be made to refuse."""
 
     def __init__(self, loop: Loop, network: Network) -> None:
         super().__init__("redis", timeout_s=5.0)
@@ -94,7 +94,7 @@ _READS = frozenset(
 
 
 class _NoPool:
-    """In place of redis-py's connections: here each call is its own."""
+    """In place of redis-py's connection pool: here each call has its own connection."""
 
     def __init__(self) -> None:
         self.connection_kwargs: dict[str, Any] = {"host": "simulated", "port": 6379}
@@ -180,7 +180,7 @@ class Subscription:
             self.send({"type": "subscribe", "channel": channel, "data": 1})
 
     def send(self, message: dict[str, Any]) -> None:
-        """In order: a connection never turns two messages round."""
+        """In order: a connection never swaps two messages."""
         if not self.is_deaf:
             self._last_s = max(self._last_s, self._loop.now_s + self._network.delay_s())
             self._loop.call_at(self._last_s, self._arrive, message, context=self._loop.outside)

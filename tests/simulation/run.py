@@ -1,4 +1,4 @@
-"""Runs seeds, each in a process of its own: what one leaves behind no other meets, and one that hangs is ended.
+"""Runs seeds, each in a process of its own: no run meets what another left behind, and one that hangs is ended.
 
 The processes are forked from this one, which has everything imported and compiled already.
 """
@@ -30,7 +30,7 @@ MOST_CPU_S = 90
 
 @dataclass(frozen=True)
 class Case:
-    """What to run: a seed, and of its faults and messages all or these."""
+    """What to run: a seed, with all of its faults and messages or only these."""
 
     seed: int
     only: tuple[Family, ...] = ()
@@ -46,7 +46,7 @@ class Case:
         )
 
     def command(self) -> str:
-        """What runs it again."""
+        """The command that runs it again."""
         parts = ["scripts/simulate", "--seed", str(self.seed)]
         for family in self.only:
             parts += ["--only", family]
@@ -61,7 +61,7 @@ class Case:
 class Result:
     case: Case
     kind: str
-    """'' where nothing was wrong."""
+    """'' if nothing was wrong."""
     text: str
     at_s: float
     digest: str
@@ -79,7 +79,7 @@ class Result:
 
 
 def run_here(case: Case, trace: Callable[[str], None] | None = None, *, folder: str | None = None) -> Result:
-    """`folder`: where its files may be, which go with it."""
+    """`folder`: where its files may be; they are removed after the run."""
     if folder is None:
         with _folder() as made:
             return run_here(case, trace, folder=made)
@@ -132,7 +132,7 @@ def run_all(cases: Iterable[Case], *, jobs: int) -> Iterator[Result]:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[str]:
-    """For files of all runs, in memory: of a run that is killed nothing is left either."""
+    """For the files of all runs, in memory: even a run that is killed leaves nothing behind."""
     in_memory = os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 1 << 28
     folder = tempfile.mkdtemp(prefix="fleet-simulation-", dir="/dev/shm" if in_memory else None)
     try:
@@ -152,7 +152,7 @@ def _begin(case: Case, folder: str) -> tuple[int, int]:
         os.close(reader)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S + 1))
-        gc.disable()  # what the dead leave must not be collected, or it would run what it has for its end
+        gc.disable()  # what dead processes leave must not be collected, or its `finally` would run
         try:
             told = _told(run_here(case, folder=folder))
         except BaseException:

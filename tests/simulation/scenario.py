@@ -1,7 +1,8 @@
-"""From a seed to all that will happen: the fleet, its queues and pools, what is sent, and which faults come when.
+"""From a seed to everything that will happen: the fleet, its queues and pools, what is sent, and which faults come
+when.
 
-Pure. Every fault and every message is drawn from a random of its own, so that one can be left out and the others stay
-as they are: that is how a failing seed is shrunk.
+Pure. Every fault and every message is drawn from its own random generator, so that one can be left out and the others
+stay as they are: that is how a failing seed is shrunk.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.simulation.endpoint import Nature
 Kind = Literal["sqlite", "own", "fifo", "standard", "jetstream", "activemq"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOLDING: frozenset[Kind] = frozenset({"sqlite", "own", "fifo"})
-"""Those that show no message of a group while an older one is out."""
+"""Kinds that show no message of a group while an older one is out."""
 
 Family = Literal[
     "processes", "redis", "forgets", "refuses", "weather", "queues", "clocks", "config", "operator", "endpoints",
@@ -28,14 +29,14 @@ Family = Literal[
 ]  # fmt: skip
 FAMILIES: tuple[Family, ...] = tuple(family for family in get_args(Family) if family != "together")
 SHARE_TOGETHER = 0.2
-"""So many of the seeds, as those of the day are, have faults that are several at once, too …"""
+"""The share of high seeds (those of the day are such) that also have faults made of several at once …"""
 TOGETHER_FROM = 1_000_000
-"""… and none below, which stay what they were before there were these."""
+"""… and no seed below this has them: those stay what they were before such faults existed."""
 
 MESSAGES = 200
 FAULTS = 20
 SENDING_S = 45.0
-"""For so long messages are sent, and faults come."""
+"""How long messages are sent and faults come."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class EndpointPlan:
     fences: bool
     latency_s: float
     stays_sick: str
-    """The mood in which it stays until the very end, '' for none."""
+    """The mood in which it stays until the very end; '' for none."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +127,20 @@ class Scenario:
 
     @property
     def is_eased(self) -> bool:
-        """Whether what is left some time after the last fault goes out with no limit and no refusal: four in five."""
+        """Whether, some time after the last fault, the rest goes out without limits and refusals: four seeds in
+        five."""
         return self.seed % 5 != 0
 
     @cached_property
     def sure_to_go_on(self) -> frozenset[str]:
-        """Groups that no endpoint holds up that stays sick."""
+        """Groups that are not held up by an endpoint that stays sick."""
         sick = {plan.origin for plan in self.endpoints if plan.stays_sick}
         latency_s = {plan.origin: plan.latency_s for plan in self.endpoints}
         ill = {group.name: group for group in self.groups if group.origin in sick}
-        # What cannot be delivered takes permits of a rate too. Where it alone keeps a pool busy for as long as that
-        # puts off what does not fit, nothing else is sure to find room when it comes again; nor in a pool that a share
-        # fills, as that goes in whole or not at all, where it comes again itself and does not rest in the pool.
+        # What cannot be delivered takes permits of a rate too. If it alone keeps a pool busy for as long as the pool
+        # puts off what does not fit, nothing else is sure to find room when it comes again. Nor is it in a pool that
+        # one share fills, because a share goes in whole or not at all: there the undeliverable messages come again too,
+        # unless they rest in the pool.
         busy_s: defaultdict[str, float] = defaultdict(float)
         comes_again: set[str] = set()
         rests = {p.code: p.on_failure in ("hold", "park") for p in self.pools}
@@ -155,7 +158,7 @@ class Scenario:
         return frozenset(g.name for g in self.groups if g.name not in ill and g.pool not in taken)
 
     def asked_for_s(self) -> float:
-        """For how long, at most, endpoints put off messages of one group, each of them after the others."""
+        """How long endpoints put off the messages of one group at most, one after the other."""
         put_off_s: Counter[str] = Counter()
         for message in self.messages:
             put_off_s[message.group] += message.nature.refusals * max(message.nature.delay_s, DEFAULT_RETRY_S)
@@ -217,7 +220,7 @@ def scenario(seed: int, *, only: Sequence[Family] = (), messages: int = MESSAGES
 
 
 def _families(chance: random.Random, only: Sequence[Family]) -> frozenset[Family]:
-    """Some of them: a fault that is in every run hides what others do by themselves."""
+    """Only some of them: a fault that is in every run hides what the others do by themselves."""
     if only:
         return frozenset(only)
     return frozenset(chance.sample(FAMILIES, chance.choice((1, 2, 2, 3, 3, 4, 5))))
@@ -301,7 +304,7 @@ def _faults(chance: random.Random, families: Sequence[Family], count: int) -> tu
 
 
 def _together(seed: int, families: frozenset[Family], only: Sequence[Family], first: int) -> tuple[FaultPlan, ...]:
-    """Drawn apart from all else: a seed without them is what it would be if there were none."""
+    """Drawn apart from everything else: a seed without them is the same as if such faults did not exist."""
     is_drawn = seed >= TOGETHER_FROM and random.Random(seed ^ 0x70641).random() < SHARE_TOGETHER
     if not ("together" in families if only else is_drawn):
         return ()

@@ -17,7 +17,7 @@ WITHIN_S = 90.0
 
 
 def shrink(failed: Result, *, jobs: int, within_s: float = WITHIN_S, tell: Callable[[str], None]) -> Result:
-    """The smallest that was found in that time."""
+    """Returns the smallest case that was found in that time."""
     give_up_s = time.monotonic() + within_s
     whole = failed.case.scenario()
     best = failed
@@ -44,12 +44,12 @@ def _same(result: Result, failed: Result) -> bool:
 
 
 def signature(result: Result) -> str:
-    """What two failures have in common that are one bug, as far as a text can tell: of a crash, its error and place."""
+    """What two failures of one bug have in common, as far as a text can tell: for a crash, its error and place."""
     if result.kind != "crash":
         return result.kind
     words, _, frames = result.text.split(" ended: ", 1)[-1].partition(", by ")
     frames = frames.rpartition(" (")[0]
-    # Where it came from: the last places are often those that translate an error.
+    # Where it came from: the last places often only translate an error.
     return f"crash {words.split(':', 1)[0]} {frames}"
 
 

@@ -1,4 +1,4 @@
-"""Runs the simulation as a process: it replaces clocks, and wants to know the order of sets from its beginning on."""
+"""Runs the simulation as a process: it replaces clocks, and has to fix the order of sets from its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def simulate(*arguments: str, timeout_s: float = 600.0) -> list[dict[str, Any]]:
-    """One result a seed, in the order of the seeds."""
+    """One result per seed, in the order of the seeds."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", "--json", *arguments],
         cwd=ROOT,

@@ -1,8 +1,8 @@
--- store: Redis in one Lua table: the commands that Fleet's scripts and code use, each as Redis does it, and no other.
-if jit then jit.off() end -- where fakeredis came first, its Lua opens the libraries, and has no jit
--- Returns the functions that store.py calls. Time is `S.now_us`, told with each call; nothing here asks a clock.
+-- store: Redis in one Lua table: the commands that Fleet's scripts and code use, each as Redis does it, and no others.
+if jit then jit.off() end -- if fakeredis came first, its Lua opens the libraries, and has no jit
+-- Returns the functions that store.py calls. Time is `S.now_us`, given with each call; nothing here asks a clock.
 local S = { db = {}, now_us = 0, full = false, readonly = false, published = {}, dirty = {}, created = {}, scripts = {} }
-S.watched = {} -- key → whether anybody asks which keys changed; filled by invariants.lua, where there is one
+S.watched = {} -- key → whether anybody asks which keys changed; filled by invariants.lua, if it is loaded
 local fmt, floor = string.format, math.floor
 local sort, concat = table.sort, table.concat
 
@@ -36,7 +36,7 @@ local function open(key, kind)
   return e
 end
 
-local seen = {} -- keys that were told as new
+local seen = {} -- keys that were already named as new
 local function note_new(key)
   if not seen[key] then S.created[key] = true end
 end
@@ -68,7 +68,7 @@ end
 local function keys_of(e)
   local out = {}
   for k in pairs(e.d) do out[#out + 1] = k end
-  sort(out) -- Redis promises no order: any that is the same each time will do
+  sort(out) -- Redis promises no order: any order will do if it is the same each time
   return out
 end
 
@@ -627,7 +627,7 @@ setmetatable(sandbox, {
   __newindex = function(_, name) error('Script attempted to create global variable ' .. tostring(name), 2) end,
 })
 
--- Answers, as JSON: Redis cuts the fraction of a number, ends a table at its first nil, and false is none.
+-- Answers, as JSON: Redis cuts off the fraction of a number, ends a table at its first nil, and makes false nil.
 local ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }
 local function escape(c) return ESCAPES[c] or fmt('\\u%04x', c:byte()) end
 local function write(value, out)

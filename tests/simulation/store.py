@@ -1,6 +1,6 @@
 """Redis in memory: `store.lua` in a LuaJIT, with the .lua files of the fleet running inside it as they are.
 
-fakeredis copies every argument and every answer between two languages; here a script and the data it works on are of
+fakeredis copies every argument and every answer between two languages; here a script and the data it works on share
 one. Answers cross over as JSON, which both sides read and write quickly. Time stands still until somebody sets it.
 """
 
@@ -33,7 +33,7 @@ class Store:
         self.now_us = 0.0
         self.published: list[tuple[str, str]] = []
         self.has_changed = False
-        """Whether there is something for the invariants to look at, since somebody said no."""
+        """Whether anything may have changed for the invariants to look at since this was last cleared."""
 
     def set_time_us(self, now_us: float) -> None:
         self.now_us = now_us

@@ -1,4 +1,4 @@
-"""With a mend taken out, or an old bug put in, the simulation finds the fault by itself; without that it finds none."""
+"""With a fix taken out, or a bug put in, the simulation finds the fault by itself; otherwise it finds none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = sorted(BREAKAGES)
 
 
 def found(name: str, *, first: int, most: int, jobs: int = 1) -> int:
-    """The first seed that shows it in one of its ways."""
+    """The first seed that shows the bug in one of its ways."""
     breakage = BREAKAGES[name]
     results = simulate("--without", name, "--from", str(first), "--seeds", str(most), "--jobs", str(jobs))
     seeds = [int(one["seed"]) for one in results if one["kind"] in breakage.kinds]

@@ -1,4 +1,4 @@
-"""A failing seed is worth as much as its replay: the same seed is the same run, event by event."""
+"""A failing seed is only worth as much as its replay: the same seed is the same run, event by event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts/simulate` is asked for: what it cannot do it says in one line."""
+"""What `scripts/simulate` can be asked for: what it cannot do, it says in one line."""
 
 from __future__ import annotations
 

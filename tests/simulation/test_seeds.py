@@ -1,4 +1,4 @@
-"""Seeds that ever failed, a fixed number of others, and as many of the day as fit into what is left of the time."""
+"""Seeds that ever failed, a fixed number of others, and as many seeds of the day as fit into the rest of the time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 from tests.simulation.simulate import simulate
 
 SEEDS = 40
-"""Some of every draw."""
+"""Enough to draw some of everything."""
 SECONDS = 90.0
-"""For all of this file; any number of seeds: `scripts/simulate --seeds N`."""
+"""For this whole file; for any number of seeds: `scripts/simulate --seeds N`."""
 EVER_FAILED = Path(__file__).with_name("seeds.txt")
 SEEDS_OF_A_DAY = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def over_s() -> float:
-    """When the time is over, by the monotonic clock."""
+    """When the time is up, by the monotonic clock."""
     return time.monotonic() + SECONDS
 
 

@@ -1,4 +1,5 @@
-"""Faults that are several at once: what no single one reaches, and chance brings together once in a thousand seeds."""
+"""Faults made of several at once: no single fault reaches these, and chance brings them together once in a thousand
+seeds."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def _lapse_behind_a_head(world: World, chance: random.Random) -> str:
-    """What waits for an endpoint that hangs is taken for lost by its queue: for longer than its visibility all
-    coordinators stand still, are dead, or have no Redis. Newer messages come meanwhile, and the head fails then."""
+    """What waits for an endpoint that hangs is taken for lost by its queue: for longer than its visibility timeout, all
+    coordinators stand still, are dead, or have no Redis. Newer messages come meanwhile, and then the head fails."""
     plan, now_s = world.scenario, world.loop.now_s
     wait_s, way = chance.choice((2.0, 5.0)), chance.choice(("stopped", "dead", "without Redis"))
     factor = chance.choice((1.1, 1.5))

@@ -38,15 +38,15 @@ from tests.simulation.sources.sqs import SqsBroker
 
 LOOK_S = 0.5
 SLOW_FOR_S = 30.0
-"""After the last fault: so long, in most runs, limits, latencies and refusals stay as they are."""
+"""How long after the last fault limits, latencies and refusals stay as they are, in most runs."""
 HEALTHY_WITHIN_S = 240.0
-"""After the last fault what goes to endpoints that are well is delivered, whatever becomes of the rest …"""
+"""Within this time after the last fault, what goes to healthy endpoints is delivered, whatever becomes of the rest …"""
 NO_PROGRESS_S = 100.0
-"""… or some of it is, in so long, where a pool of few slots gives them to both."""
+"""… or at least some of it in this time, if a pool with few slots gives them to both."""
 DRAINED_WITHIN_S = 420.0
-"""Beyond what endpoints ask for themselves."""
+"""In addition to the delays that endpoints ask for."""
 LATEST_S = 13.0
-"""What was on the wire, or waits at a frozen server, is done by then."""
+"""What was on the wire, or waited at a frozen server, is done by then."""
 CARRIED_OUT = {**faults.CARRIED_OUT, **together.CARRIED_OUT}
 Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
 
@@ -86,7 +86,7 @@ class World:
         self._operators = 0
         self._sent = 0
         self._all_well = False
-        """From then on nobody falls sick again."""
+        """Once it is true, no endpoint falls sick again."""
         self._told: set[str] = set()
         self._reconfigured()
 
@@ -222,7 +222,7 @@ class World:
                 self.fleet.in_place(),
                 self._logs(),
                 mock.patch.object(asyncio, "Event", Event),
-                contextlib.chdir(self._folder),  # its name is chance, and stands in no URI so
+                contextlib.chdir(self._folder),  # the folder's name is random, and must not be in a URI
             ):
                 know_scripts({script(name).digest: name for name in names()})
                 self.loop.run_until_complete(self.loop.create_task(self._history()))
@@ -241,10 +241,10 @@ class World:
             return
         faults.heal(self)
         if self.excuses.stepped_back and self.excuses.ever_forgot:
-            # Epochs rise with the clock where nothing remembers them: endpoints would refuse until it has caught up.
+            # If nothing remembers epochs, they rise with the clock: endpoints would refuse them until it has caught up.
             for endpoint in self.endpoints.by_origin.values():
                 endpoint.seen.clear()
-                # What a slow one took before says its epoch when it is done.
+                # A slow endpoint notes the epoch of an earlier request only when that is done.
                 self.until(SLOWEST_S, endpoint.seen.clear)
         self.note("world", "heals")
         for name in self.fleet.names():
@@ -260,7 +260,7 @@ class World:
                 return
             behind, within_s = self._behind(), NO_PROGRESS_S
             if self.excuses.ever_forgot:
-                # What it forgot to be back already is waited for, twice.
+                # If Redis forgot that something is back already, it is waited for again, twice.
                 within_s += 2 * (AWAY_GRACE_MS / 1000 + max(queue.visibility_s for queue in self.scenario.queues))
             if await self._is_over(self._healthy_are_through, within_s):
                 return
@@ -282,7 +282,8 @@ class World:
             self._judge()
 
     def _ease(self) -> None:
-        """Nothing is slow any more and half of the fleet ends: what was to be seen was seen, and the rest is time."""
+        """Nothing is slow any more, and one worker and one coordinator stay: what was to be seen was seen, the rest
+        only takes time."""
         for endpoint in self.endpoints.by_origin.values():
             endpoint.latency_s = min(endpoint.latency_s, 0.01)
             for nature in endpoint.natures.values():
@@ -297,14 +298,14 @@ class World:
         self.note("world", "eases")
 
     async def _pass(self, seconds: float) -> None:
-        """So much time, or until something is wrong."""
+        """Let that much time pass, or less if something goes wrong."""
         until_s = self.loop.now_s + seconds
         while self.loop.now_s < until_s and self.checks.violation is None:
             await asyncio.sleep(min(LOOK_S, until_s - self.loop.now_s))
             self._look()
 
     async def _is_over(self, done: Callable[[], bool], within_s: float) -> bool:
-        """Wait; whether something is wrong."""
+        """Wait until it is done or the time is up. Returns whether something is wrong."""
         until_s = self.loop.now_s + within_s
         while self.loop.now_s < until_s and self.checks.violation is None and not done():
             await asyncio.sleep(LOOK_S)
@@ -352,7 +353,7 @@ class World:
     async def _until_sent(
         self, publish: Callable[[str, str, bytes], Coroutine[Any, Any, None]], message: MessagePlan, body: bytes
     ) -> None:
-        self.checks.on_sent(message)  # before: it may be delivered before its producer hears that it was taken
+        self.checks.on_sent(message)  # first: it may be delivered before its producer hears that it was accepted
         while True:
             try:
                 await publish(message.id, message.group, body)
@@ -419,7 +420,7 @@ class World:
 
     @contextlib.contextmanager
     def _logs(self) -> Iterator[None]:
-        """Of the fleet nothing is logged but why it ends, unless there is a trace to hold it."""
+        """The fleet logs nothing but why a process ends, unless there is a trace to hold the rest."""
         logger, level = logging.getLogger("fleet"), logging.getLogger("fleet").level
         handler = _TraceHandler(self) if self._trace is not None else None
         logger.propagate, was = False, logger.propagate

@@ -1,4 +1,5 @@
-"""ActiveMQ over STOMP: a message is its connection's until that ends; a nack with a delay is a copy at the end."""
+"""ActiveMQ over STOMP: a message belongs to its connection until that ends; a nack with a delay is a copy at the
+end."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.simulation.sources.broker import Broker, Conclusion, Given, ModelSour
 _NEVER = float("inf")
 HEARTBEAT_MS = 4000
 _SILENT_S = 2.4 * HEARTBEAT_MS / 1000
-"""The longest that the broker was seen to keep a session of which it hears nothing."""
+"""The longest that the broker was seen to keep a session that it hears nothing from."""
 
 
 class ActiveMqBroker(Broker):
@@ -21,7 +22,7 @@ class ActiveMqBroker(Broker):
     def __init__(self, loop: Loop, name: str) -> None:
         super().__init__(loop, name)
         self._line: list[tuple[int, int]] = []
-        """(place, seq) of what can be given: the place of a delayed copy is behind what is there by then."""
+        """(place, seq) of what can be given: a delayed copy takes its place after what is there by then."""
         self._places = 0
         self._place_of: dict[int, int] = {}
         self._delayed = 0
@@ -42,7 +43,7 @@ class ActiveMqBroker(Broker):
         self._sessions.add(session)
 
     def disconnect(self, session: int) -> None:
-        """Noticed at once of a line that was closed; of a process that died within a heartbeat or two."""
+        """The broker notices a closed line at once, and a dead process within a heartbeat or two."""
         if session in self._sessions:
             self._sessions.discard(session)
             self.loop.later(0.01, self._take_back, session)

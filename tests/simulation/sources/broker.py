@@ -1,4 +1,4 @@
-"""What every model of a queue has: a broker somewhere on the network, and a source of it in a process."""
+"""What every model of a queue has: a broker somewhere on the network, and a source in a process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Broker(Host):
     """A queue on a server. `clock_offset_ms` is what a fault steps."""
 
     loses_polls = True
-    """Whether an answer with messages may be lost on the line: they are out then, and nobody has them."""
+    """Whether an answer with messages may be lost on the line: they are then out, and nobody has them."""
 
     def __init__(self, loop: Loop, name: str) -> None:
         super().__init__(name, timeout_s=8.0)
@@ -64,7 +64,8 @@ class Broker(Host):
         self.clock_offset_ms = 0.0
         self.next_seq = 1
         self.void_acks: dict[str, str] = {}
-        """Broker id → message, of what was acked under a handle that was not the newest: that one may be taken anew."""
+        """Broker id → message, for what was acked under a handle that was not the newest: its message may come
+        again."""
         self._waiters: list[asyncio.Future[None]] = []
 
     def acked_in_vain(self, one: Stored) -> None:
@@ -134,7 +135,7 @@ class Broker(Host):
         """All connections break."""
 
     def next_due_s(self) -> float:
-        """Until something more may be visible, as far as nobody does anything."""
+        """How long until something more may be visible, if nobody does anything."""
         now = self.now_ms()
         return (
             min((one.visible_ms - now for one in self.messages.values() if one.visible_ms > now), default=1e9) / 1000
@@ -175,7 +176,7 @@ class ModelSource:
         """Received by a poll that was cancelled."""
         self._receiving: asyncio.Future[Any] | None = None
         self._line = 0
-        """On which it was asked last. One that broke brings no answer, and what was asked on it comes to nobody."""
+        """The line that was last asked on. A broken one brings no answer, and what was asked on it reaches nobody."""
 
     def _call(self, what: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return self._network.call(self._process, self._broker, what, work)
@@ -208,7 +209,7 @@ class ModelSource:
                 continue
 
     async def _receive(self, most: int) -> None:
-        """A call once begun is not cancelled: what it answers is ours."""
+        """A call once begun is not cancelled: what it returns is ours."""
         if self._over or most < 1:
             return
         if self._receiving is None:

@@ -47,13 +47,14 @@ class JetStreamBroker(Broker):
 
 
 class JetStreamSource(ModelSource):
-    """Refuses the handles that it knows to be old, as the adapter does. What was lost on the line it asks for again."""
+    """Refuses the handles that it knows to be old, as the adapter does, and asks again for what was lost on the
+    line."""
 
     def __init__(self, *, name: str, broker: Broker, network: Network, loop: Loop, visibility_ms: int) -> None:
         super().__init__(name=name, broker=broker, network=network, loop=loop, visibility_ms=visibility_ms)
         self.crash_wait_ms = visibility_ms
         self._void: dict[str, str] = {}
-        """By broker id the newest handle; '' for one that was given back under its newest."""
+        """The newest handle by broker id; '' if the message was given back under it."""
         self._on_the_line: list[Given] = []
         self._lost: list[Given] = []
 
