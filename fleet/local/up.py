@@ -286,7 +286,7 @@ async def _until(url: str, fact: Callable[[Registry], Awaitable[bool]]) -> None:
     while True:
         try:
             async with connected(url) as client:
-                # No event tells of a heartbeat.
+                # Nothing signals a heartbeat.
                 while not await fact(Registry(client)):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
             return

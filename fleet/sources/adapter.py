@@ -74,7 +74,7 @@ class Adapter(Generic[Address]):
     kept_in: Literal["file", "redis", "broker"]
     """A file of this machine, the fleet's Redis, or a broker of its own."""
     has_visibility_timeout: bool
-    """False where a message belongs to the connection that received it, until that ends."""
+    """False if a message belongs to the connection that received it, until that ends."""
 
     @property
     def is_local(self) -> bool:

@@ -72,7 +72,7 @@ class Source(Protocol):
     visibility_ms: int
     """How long a received message stays hidden from others, unless it is extended."""
     is_looked_into: bool
-    """Whether a message can be inspected without receiving it: whether the adapter has a `look`. Where it cannot, the
+    """Whether a message can be inspected without receiving it: whether the adapter has a `look`. If it cannot, the
     coordinator itself remembers until when a message that it nacked stays hidden."""
     gives_few_groups: bool
     """Whether it hands out all it has of one group before it turns to another. A pool may then hold many messages of

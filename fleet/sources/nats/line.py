@@ -291,7 +291,7 @@ class _Round:
     def lose(self, error: SourceUnavailable) -> None:
         if not self.answers.done():
             self.answers.set_exception(error)
-            self.answers.exception()  # whoever waits is told; if nobody does by now, nothing is to be printed
+            self.answers.exception()  # waiting callers get the error; if none is left, asyncio must not print it
 
 
 def _shares(messages: Sequence[Sent]) -> Iterator[list[Sent]]:

@@ -134,7 +134,7 @@ class SqsPublisher:
 
 
 def refusal(message: Outgoing, facts: QueueFacts) -> str | None:
-    """Why SQS cannot take a message; None where it can."""
+    """Why SQS cannot take a message; None if it can."""
     try:
         text = message.body.decode()
     except UnicodeDecodeError:
