@@ -145,7 +145,7 @@ def _message(one: Standing, is_fifo: bool) -> dict[str, Any]:
         "ReceiptHandle": f"{one.number}.{one.count}.{one.group}",
         "MD5OfBody": "0" * 32,
         "Body": one.body,
-        # A standard queue knows no groups: those of its messages travel beside the body.
+        # A standard queue has no groups: those of its messages travel beside the body.
         "Attributes": {
             "ApproximateReceiveCount": str(one.count),
             **({"MessageGroupId": one.group} if is_fifo else {}),
@@ -156,7 +156,7 @@ def _message(one: Standing, is_fifo: bool) -> dict[str, Any]:
 
 @contextmanager
 def running_strict_sqs(directory: Path, *, port: int, fifo: bool) -> Iterator[ServerProcess]:
-    """`port`: also to come back where one was that had this directory."""
+    """`port`: also to come back where an earlier one with this directory was."""
     kind = "fifo" if fifo else "standard"
     command = [sys.executable, "-m", "tests.servers.strict_sqs", str(port), str(directory / "queue.ndjson"), kind]
     with _running(command, directory / "sqs.log") as server:
