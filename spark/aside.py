@@ -1,4 +1,4 @@
-"""Work on a thread beside. A daemon: what hangs must not keep a process that is told to end."""
+"""Work on a thread of its own. It is a daemon: work that hangs must not keep a process that is told to end."""
 
 from __future__ import annotations
 

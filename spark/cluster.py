@@ -1,4 +1,4 @@
-"""Where Spark runs: threads of this process, a cluster that we ask for, or one that spark-submit has asked for us."""
+"""Where Spark runs: on this machine, on a cluster that we ask for, or on one that spark-submit has asked for us."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HERE = Path(__file__).parents[1]
 
 
 def submitted() -> bool:
-    """Started by spark-submit: its master, its settings and what it ships count."""
+    """Whether spark-submit started us: then its master, its settings and what it ships count."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def end_with_spark_submit() -> None:
-    """Who stops it ends its JVM alone, and we would go on for ever, leading, without a Spark."""
+    """Stopping spark-submit ends only its JVM: without this we would go on leading for ever, without a Spark."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
@@ -38,7 +38,7 @@ def is_local(master: str) -> bool:
 
 
 def look_for(master: str) -> None:
-    """Spark itself asks a standalone master for a minute, and ends without a word on why."""
+    """Spark itself tries a standalone master for a minute, then ends without saying why."""
     if not master.startswith("spark://"):
         return
     troubles = []
@@ -54,18 +54,18 @@ def look_for(master: str) -> None:
 
 
 class Shipping:
-    """What makes executors on other machines able to run our code, when nobody has seen to it."""
+    """Sends executors on other machines our code, and our packages too unless PYSPARK_PYTHON is set."""
 
     def __init__(self, *, directory: Path) -> None:
         self._directory = directory
-        # A Python that somebody has chosen for them has what it needs.
+        # If somebody chose a Python for the executors, it has the packages.
         self._with_environment = not os.environ.get("PYSPARK_PYTHON")
 
     def prepare(self) -> Mapping[str, str]:
-        """Before the session: options for it. PySpark looks for its Python in the environment alone."""
+        """Before the session: returns options for it. PySpark takes its Python from the environment alone."""
         if not self._with_environment:
             return {}
-        # A name and no path: the driver's JVM and every executor look for it in a PATH of their own.
+        # A name, not a path: the driver's JVM and every executor look it up in their own PATH.
         os.environ["PYSPARK_PYTHON"] = pack.PYTHON
         beside_us = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([beside_us, os.environ.get("PATH", os.defpath)])
@@ -79,7 +79,7 @@ class Shipping:
 
 
 def show_python_our_code() -> None:
-    """Python that a JVM of ours starts: the same as this one, and it finds what this one finds."""
+    """A Python that our JVM starts is the same as this one, and finds our code as this one does."""
     os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
     path = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     if str(_HERE) not in path:

@@ -1,4 +1,4 @@
-"""Why a job goes, or does not: its group read from the store, and judged as the plan would."""
+"""Why a job goes, or does not: its group is read from the store and judged as the plan would judge it."""
 
 from __future__ import annotations
 

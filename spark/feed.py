@@ -1,7 +1,7 @@
 """The driver: lead, finish what was left behind, then fan out and dispatch, epoch after epoch.
 
-A loop over epochs and not Structured Streaming: the ledger in the job store is the offset, written in the transaction
-that also holds the claims, and a checkpoint beside it could only disagree.
+A loop over epochs rather than Structured Streaming: the ledger in the job store is the offset, written in the same
+transaction as the claims. A checkpoint beside it could only disagree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spark.steps.setup import Setup
 _PAUSE_AFTER_TROUBLE_S = 5.0
 _HELD_S = 5.0
 _LOOKS_APART = 5
-"""A look at all that waits takes long where much does: a driver with nothing to do rests so many times as long."""
+"""Looking at what waits takes long where much does. A driver with nothing to do rests this many times as long."""
 COUNTED = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
 """Of `Totals`, what metrics show."""
 
@@ -114,7 +114,7 @@ class Feed:
             self._tell(done, began_s=began_s)
 
     def once(self, *, wait_for_room: bool = False) -> Totals:
-        """Everything that is due, as far as the groups and the queue's room let it."""
+        """Publish everything that is due, as far as the groups and the queue's room allow."""
         while self.step():
             self._count()
         while wait_for_room and self.totals.held_back:
@@ -127,7 +127,7 @@ class Feed:
         return self.totals
 
     def step(self) -> bool:
-        """Fan out one batch, dispatch one epoch. False: nothing was there to do."""
+        """Fan out one batch, dispatch one epoch. False: there was nothing to do."""
         setup = self.setup
         setup.lead.keep()
         events = jobs = 0
@@ -151,12 +151,12 @@ class Feed:
             self.totals.held_back = f"{due} wait for room in the queue"
             self.progress.held(waiting=due, lag_s=lag_ms / 1000, why="for room in the queue")
             return bool(events)
-        # Of pools that are shut out a plan says nothing, whatever happens to them.
+        # A plan says nothing about pools that are shut out, whatever happens to them.
         judged = {code: pool for code, pool in found.pools.items() if not room.shuts_out(code)}
         if self._still_held(judged):
             return bool(events)
         self.progress.step("starting Spark")
-        setup.attend(lambda: setup.spark.session)  # its start is none of an epoch's time
+        setup.attend(lambda: setup.spark.session)  # start-up does not count
         began_s = time.monotonic()
         self.progress.step(f"planning, {due:,} are due")
         epoch = dispatch.freeze(setup, room, due=due)
@@ -176,9 +176,9 @@ class Feed:
         return found
 
     def _still_held(self, pools: Mapping[str, PoolDue]) -> bool:
-        """A plan takes seconds of a core, and would say again what it said of the same jobs.
+        """Skip a plan that would say the same of the same jobs again: it takes seconds of a core.
 
-        What frees a job changes a number. Not always: an error that somebody cancels does not, so it is not for long.
+        What frees a job usually changes a number. Cancelling an error does not, so the answer holds only for a while.
         """
         held, since_s = self._held
         return pools == held and time.monotonic() - since_s < _HELD_S
@@ -198,7 +198,7 @@ class Feed:
         return found
 
     def run(self, stopping: threading.Event) -> None:
-        """Until told to stop. Whoever does not lead waits; who loses the lead waits again."""
+        """Work until told to stop. A driver that does not lead waits; one that loses the lead waits again."""
         lead, feed = self.setup.lead, self.setup.feed
         standing_by = False
         while not stopping.is_set():
@@ -214,10 +214,10 @@ class Feed:
                 self._lead(stopping)
             except Fenced as lost:
                 self._say(str(lost))
-                # Who is to lead has it by now; and the store may know of a newer driver while this Redis knows of none.
+                # By then the next driver leads. And the store may know a newer driver that this Redis does not know.
                 stopping.wait(_PAUSE_AFTER_TROUBLE_S)
             except SparkGone:
-                # Nothing here brings it back; whoever started us can.
+                # Nothing here brings Java back; what started us can.
                 raise
             except FleetError as error:
                 self.progress.flush()
@@ -261,7 +261,7 @@ class Feed:
 def opened(
     settings: Settings, *, master: str, say: Say, show: Say | None = None, options: Mapping[str, str] | None = None
 ) -> Iterator[Feed]:
-    """Everything a driver needs. `say`: a line that stays; `show`: one that the next replaces, for who looks on."""
+    """Everything a driver needs. `say`: a line that stays; `show`: one that the next replaces, if a person watches."""
     feed = settings.feed
     if not feed.enabled:
         raise InvalidConfig("the feed is switched off: [feed] enabled")
@@ -277,7 +277,7 @@ def opened(
         _refuse_what_only_this_machine_has(settings, spark, store)
         if submitted():
             end_with_spark_submit()
-            # Managers of clusters take an application without a session for one that failed.
+            # Cluster managers take an application without a session for one that failed.
             _ = spark.session
         with lead:
             to = destination(settings, driver_pid=os.getpid())

@@ -1,4 +1,4 @@
-"""Java for a session of our own, without the lines that it says at each start and that tell nobody anything."""
+"""Java for a session of our own, without the lines that it prints at every start and that nobody needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID_ALWAYS = (
 
 
 def start_java(conf: SparkConf) -> None:
-    """For the next session of this process, if it has no Java yet."""
+    """Start Java for the next session of this process, unless it has one already."""
     if SparkContext._gateway is not None:
         return
     theirs, ours = os.pipe()

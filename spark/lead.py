@@ -1,7 +1,7 @@
 """The driver's lead, and its connection to Redis: an event loop on a thread of its own, which does what it is asked.
 
-The driver's own thread renews the lease, and no other: whoever hangs loses it. What blocks for minutes, Spark and long
-statements, runs on a thread beside, and is attended to from here for as long as it shows signs of getting on.
+Only the driver's own thread renews the lease: a driver that hangs loses it. What blocks for minutes, Spark and long
+statements, runs on another thread, and the lease is kept from here for as long as that work shows progress.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ T = TypeVar("T")
 PATIENCE_S = 300.0
 _LOST = "the lead over the feed is lost"
 _LOOK = 20_000
-"""Groups of the queue that wait, looked at for the oldest message: some 20 ms of Redis."""
+"""How many waiting groups of the queue are looked at for the oldest message: some 20 ms of Redis."""
 _WAITS_FOR_TTLS = 3
-"""Who was killed holds the lead for one more TTL; who still has it after three is alive."""
+"""A killed driver holds the lead for one more TTL. One that still has it after three is alive."""
 
 
 class Lead:
@@ -79,26 +79,26 @@ class Lead:
 
     @property
     def fence(self) -> int:
-        """What every write of ours carries. Fenced, once the lead is lost."""
+        """What every write of ours carries. Raises Fenced once the lead is lost."""
         self.keep()
         return int(self._held().epoch)
 
     def still_leads(self, fence: int) -> bool:
-        """Whether it is the lead of then. For a thread beside, which may not renew it."""
+        """Whether this is still the lead that had `fence`. For other threads, which may not renew it."""
         lease = self._lease
         return lease is not None and lease.held and int(lease.epoch) == fence
 
     def keep(self) -> None:
-        """Say that we are getting on: renew the lead if it is time to. Fenced, once it is lost."""
+        """Say that we are getting on: renew the lead if it is time to. Raises Fenced once it is lost."""
         lease = self._held()
         if lease.ageing and not self._ask(lease.renew()):
             raise Fenced(_LOST)
 
     def attend(self, work: Callable[[], T], *, progress: Callable[[], object] = lambda: None) -> T:
-        """Do what takes long, on a thread beside, and keep the lead meanwhile.
+        """Do what takes long on another thread, and keep the lead meanwhile.
 
-        Fenced if the lead is lost, or given up because `progress` has said the same for `patience_s`. The work is left
-        to itself then: nothing that it still does may count, which its fence sees to.
+        Raises Fenced if the lead is lost, or given up because `progress` said the same for `patience_s`. The work is
+        then left to itself: its fence sees to it that nothing it still does counts.
         """
         doing = begun(work, name="attended")
         said, since, looked = progress(), time.monotonic(), time.monotonic()
@@ -127,7 +127,7 @@ class Lead:
         return self._ask(self._lease.acquire())
 
     def lead(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Wait for the lead as long as it may be a dead driver's; FleetError if it is a living one's."""
+        """Wait for the lead as long as a dead driver may hold it. FleetError if a living one holds it."""
         give_up = time.monotonic() + self._ttl_ms * _WAITS_FOR_TTLS / 1000
         told = False
         while not self.try_to_lead():
@@ -175,7 +175,7 @@ class Lead:
         return self._ask(Registry(self._opened()).memory_share())
 
     def tell(self, counts: Mapping[str, int]) -> None:
-        """What this driver has done since its start, into the fleet's totals. Nothing waits for it to be known."""
+        """Put what this driver has done since its start into the fleet's totals. Best effort: nothing depends on it."""
         with contextlib.suppress(StateError):
             self._ask(self._tell(counts))
 
@@ -185,7 +185,7 @@ class Lead:
         await self._tally.tell_all(now_ms=time.monotonic() * 1000)
 
     def tracked(self, ids: Sequence[str]) -> set[str]:
-        """Which of them a router has in hand."""
+        """Which of these ids a router has in hand."""
         return self._ask(which_are_tracked(self._opened(), ids))
 
     async def _depth(self, uri: str) -> tuple[int, float | None]:

@@ -1,7 +1,7 @@
-"""What a Spark cluster needs of us, as files: our code as a zip, what it imports as an archive, the job to submit.
+"""The files that a Spark cluster needs from us: our code as a zip, what it imports as an archive, the job to submit.
 
-The environment is the one that runs here, less PySpark, which a cluster has: the versions that were tested, without a
-network. It holds no Python. Some packages are compiled for one minor version of it, on one kind of machine.
+The environment is the one that runs here, without PySpark, which a cluster has: the versions that were tested, and no
+download. It holds no Python. Some packages are compiled for one minor version of Python on one kind of machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _THEIRS = frozenset({"pyspark", "py4j"})
 _NOT_NEEDED = frozenset({"__pycache__", "tests", "include"})
 _NOT_RUN = frozenset({".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h", ".a"})
 _AWS_SERVICES = frozenset({"sqs", "sso", "sso-oidc", "sts"})
-"""The queue, and where credentials come from: botocore describes 400 more, in as many folders."""
+"""The queue, and where credentials come from. botocore describes 400 more, in as many folders."""
 _LAUNCHER = f"""\
 #!/bin/sh
 # {PYTHON} of this machine, with the packages that lie beside this file.
@@ -72,7 +72,7 @@ class Packed:
 
 
 def pack(directory: Path) -> Packed:
-    """Write all of it there. The environment takes seconds, and only if it is not there as it would be made."""
+    """Write all the files there. The environment takes seconds, and is made only if it is missing or would differ."""
     directory.mkdir(parents=True, exist_ok=True)
     _write_if_other(directory / CODE, _code())
     source = importlib.util.find_spec("fleet.cli.fleet_job")
@@ -87,7 +87,7 @@ def pack(directory: Path) -> Packed:
     file.unlink(missing_ok=True)
     with _replacing(directory / ENVIRONMENT) as draft:
         _write_environment(draft, distributions)
-    # Last: who finds it finds a whole archive.
+    # Last: where the listing is, the archive is whole.
     _write_if_other(file, listing)
     return Packed(directory, is_new=True)
 
@@ -106,7 +106,7 @@ def _code() -> bytes:
             for file in sorted(top.rglob("*")):
                 path = file.relative_to(top.parent)
                 if file.is_file() and _is_needed(path):
-                    # A time of its own would make another archive of the same code.
+                    # No time of the file's own: it would make a different archive of the same code.
                     archive.writestr(zipfile.ZipInfo(str(path)), file.read_bytes())
     return made.getvalue()
 
@@ -115,7 +115,7 @@ def _code() -> bytes:
 
 
 def _needed() -> Iterator[metadata.Distribution]:
-    """Every distribution that `fleet[spark]` leads to, as far as it is installed: a marker may say that one is not."""
+    """Every installed distribution that `fleet[spark]` leads to. A marker may keep one from being installed here."""
     asked: set[tuple[str, str]] = set()
     found: set[str] = set()
     waiting = [("fleet", ""), ("fleet", "spark")]
@@ -139,7 +139,7 @@ def _needed() -> Iterator[metadata.Distribution]:
 
 
 def _asked_for(requirement: str, extra: str) -> Iterator[tuple[str, str]]:
-    """What a line of requirements asks for, when its own distribution is asked for with this extra."""
+    """What a requirement asks for, if the distribution that states it was asked for with this extra."""
     match = re.match(r"([\w.-]+)(?:\s*\[([^]]*)\])?", requirement)
     assert match is not None
     only_for = re.search(r"""extra\s*==\s*['"]([\w.-]+)['"]""", requirement)
@@ -152,7 +152,7 @@ def _asked_for(requirement: str, extra: str) -> Iterator[tuple[str, str]]:
 
 def _listing(distributions: list[metadata.Distribution]) -> str:
     head = f"{PYTHON} {platform.system()} {platform.machine()} {' '.join(platform.libc_ver())}".strip()
-    # Packed by other rules it is another one, though of the same versions.
+    # Packed by other rules, it is another archive, even with the same versions.
     rules = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     return "\n".join([f"{head}; packed by {rules}", *(f"{one.name}=={one.version}" for one in distributions), ""])
 
@@ -169,7 +169,7 @@ def _write_environment(file: Path, distributions: list[metadata.Distribution]) -
         archive.addfile(launcher, io.BytesIO(_LAUNCHER.encode()))
         for distribution in distributions:
             for path in distribution.files or ():
-                # Programs lie outside, and name an interpreter of this machine.
+                # Programs lie outside the packages, and name an interpreter of this machine.
                 if ".." in path.parts or not _is_needed(path):
                     continue
                 member = archive.gettarinfo(str(path.locate()), f"{PACKAGES}/{path}")
@@ -196,7 +196,7 @@ def _write_if_other(file: Path, content: bytes) -> None:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """Whole or not at all: another process may be packing, or reading, the same."""
+    """Whole or not at all: another process may be packing or reading the same file."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         yield draft

@@ -1,4 +1,4 @@
-"""What a driver says while it works: epochs, rows and lag, on a line that is rewritten, or on few lines in a log."""
+"""What a driver says while it works: epochs, jobs and lag, on a line that is rewritten, or on a few lines in a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Progress:
     say: Say
     """A line that stays."""
     show: Say | None = None
-    """A line that the next one replaces, where a person looks on; `None`: there is none, and lines are few instead."""
+    """A line that the next one replaces, for a person who watches. `None`: nobody does, and lines are few instead."""
     every_s: float = EVERY_S
     clock: Callable[[], float] = time.monotonic
     _epochs: tuple[int, int] | None = None
@@ -27,7 +27,7 @@ class Progress:
     _waiting: str = ""
 
     def step(self, words: str) -> None:
-        """What begins now, for a person who waits: an epoch of a backfill takes a while."""
+        """Show what begins now to a person who waits: an epoch of a backfill takes a while."""
         if self.show is not None:
             self.show(f"{self._told()}{'; ' if self._epochs else ''}{words} …")
 
@@ -58,7 +58,7 @@ class Progress:
             self._say(words)
 
     def flush(self) -> None:
-        """Say what was held back, so that a log ends with what is true."""
+        """Say what was held back, so that a log does not end out of date."""
         if self._epochs and self.show is None:
             self._say(self._told())
             self._epochs, self._jobs, self._busy_s = None, 0, 0.0

@@ -1,7 +1,7 @@
-"""How much of what is due the queue may take now, and of which pools: slow pools must not fill it up for all others.
+"""How many due jobs the queue may take now, and of which pools: slow pools must not fill it up for all the others.
 
-No pool has more out than is left free. So one whose endpoint takes a job a second may have half of `max_depth` out, two
-like it a third each, and a pool that nothing was due of until now finds room at once.
+No pool has more out than is left free. So one pool whose endpoint takes a job a second may have half of `max_depth`
+out, and two such pools a third each. A pool that had nothing due until now finds room at once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _WORTH = 20
-"""Less than this part of `max_depth` is waited for: to plan for each job that a slow pool is rid of takes a core."""
+"""Room for less than 1/20 of `max_depth` is not used yet: a plan for every job a slow pool delivers takes a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolDue:
-    """Of one pool."""
+    """How many jobs of one pool are due, and how many are out."""
 
     due: int
     out: int
@@ -24,18 +24,18 @@ class PoolDue:
 @dataclass(frozen=True, slots=True)
 class QueueRoom:
     jobs: int
-    """So many fit, of all pools together."""
+    """How many fit, of all pools together."""
     pools: Mapping[str, int] = field(default_factory=dict)
-    """So many of those pools that have more due; the others are not limited."""
+    """How many of each pool that has more due than may go. The other pools are not limited."""
 
     def shuts_out(self, code: str) -> bool:
         return self.pools.get(code) == 0
 
 
 def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> QueueRoom:
-    """`depth`: messages in the queue, of whichever pool."""
+    """`depth`: messages in the queue, of all pools."""
     free, worth = max(0, max_depth - depth), max(1, max_depth // _WORTH)
-    # What got lost on its way is out as well, and takes no room.
+    # A job that got lost on its way counts as out too, but takes no room.
     out = {code: min(pool.out, depth) for code, pool in pools.items()}
     level = _level(pools, out, free)
     limited: dict[str, int] = {}
@@ -47,13 +47,13 @@ def room_for(pools: Mapping[str, PoolDue], *, depth: int, max_depth: int) -> Que
             limited[code] = may
     fit = sum(limited.get(code, pool.due) for code, pool in pools.items())
     if not fit and not depth:
-        # Too small to be shared.
+        # The queue is empty, and too small to be shared between the pools.
         return QueueRoom(min(free, sum(pool.due for pool in pools.values())))
     return QueueRoom(fit, limited)
 
 
 def _level(pools: Mapping[str, PoolDue], out: Mapping[str, int], free: int) -> int:
-    """The most that a pool may have out, so that as much is left when all have taken what they may."""
+    """The most that a pool may have out such that as much is left free once all have taken what they may."""
     least, most = 0, free
     while least < most:
         level = (least + most + 1) // 2

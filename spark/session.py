@@ -1,4 +1,4 @@
-"""A Spark session as the pipeline needs it, opened at its first use: that takes seconds, and often nothing is due."""
+"""A Spark session as the pipeline needs it, opened at first use: opening takes seconds, and often nothing is due."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ log = logging.getLogger("fleet")
 
 FITTED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
-    # Plans are small and many: what AQE learns of one is of no use for the next, and it costs each.
+    # Plans are small and many: what AQE learns from one does not help the next, and it slows each.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Of rows with payloads of 1 MiB that many would not fit into memory.
+    # That many rows with payloads of 1 MiB each would not fit into memory.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
 }
 QUIET: Mapping[str, str] = {
@@ -38,9 +38,9 @@ QUIET: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-"""For a command; what is submitted has a page and a log like everything else on its cluster."""
+"""For our own commands. A submitted application has a page and a log like everything else on its cluster."""
 LOCAL: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""Nobody else has to reach a driver whose executors are threads of it."""
+"""The executors of a local driver are its own threads: nothing else has to reach it."""
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -56,7 +56,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 
 class Spark:
-    """`pack_into`: where the files are made that executors on other machines need. spark-submit brings its own."""
+    """`pack_into`: the folder for the files that executors on other machines need. spark-submit brings its own."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Spark:
         return self._session
 
     def progress(self) -> object:
-        """Something that changes while Spark gets on: which stages run, and how many of their tasks are done."""
+        """A value that changes as long as Spark gets on: which stages run, and how many of their tasks are done."""
         if self._session is None:
             return None
         tracker = self._session.sparkContext.statusTracker()
@@ -94,7 +94,7 @@ class Spark:
         return [(stage, info and info.numCompletedTasks) for stage, info in stages]
 
     def cancel(self) -> None:
-        """What runs is of no use any more."""
+        """End what runs: nobody waits for it any more."""
         if self._session is not None:
             self._session.sparkContext.cancelAllJobs()
 
@@ -121,7 +121,7 @@ class Spark:
         given = SparkConf()
         builder = SparkSession.builder
         for name, value in {"spark.app.name": self._name, **self._settings}.items():
-            # What was said to spark-submit counts; but an hour of ours is one of UTC everywhere.
+            # What spark-submit was told counts, except for the time zone: our hours are UTC everywhere.
             if name == "spark.sql.session.timeZone" or not given.contains(name):
                 builder = builder.config(name, value)
         return builder.getOrCreate()
@@ -149,8 +149,8 @@ class Spark:
 
 
 def _say_once(session: SparkSession) -> None:
-    """When Java is gone each line to it has its say, in twenty lines: ours is `SparkGone`."""
-    # py4j tells the root logger, with a traceback.
+    """When Java is gone, each connection to it reports that in twenty lines. Ours is one: `SparkGone`."""
+    # py4j logs it to the root logger, with a traceback.
     logging.getLogger().addFilter(_is_news)
 
     def handle_error(_request: object, address: object) -> None:

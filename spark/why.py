@@ -1,4 +1,4 @@
-"""What keeps a job, in plain Python: for `fleet feed explain`, and the oracle that the Spark plan is held against."""
+"""What holds a job back, in plain Python: for `fleet feed explain`, and as the oracle for tests of the Spark plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Candidate:
     created_ms: int
     attempt: int
     tried: int = 0
-    """Not 0 once its target has failed it: an attempt may end before it is made."""
+    """Not 0 once its target has failed it. `attempt` does not say that: it also rises when no request was made."""
     scheduled_ms: int | None = None
     expires_ms: int | None = None
     pool: str = ""
@@ -40,7 +40,7 @@ GOES = Standing(True, "it is due and nothing holds it")
 
 
 def verdicts(jobs: Iterable[Candidate], *, now_ms: int, window: int) -> dict[str, Standing]:
-    """For each job, whether it may go now. Of each group all jobs that are not over must be among them."""
+    """Say of each job whether it may go now. `jobs` must hold all of a group that are not over; ERROR is not over."""
     by_group: dict[str, list[Candidate]] = {}
     found: dict[str, Standing] = {}
     for job in jobs:
@@ -54,7 +54,7 @@ def verdicts(jobs: Iterable[Candidate], *, now_ms: int, window: int) -> dict[str
 
 
 def _by_itself(job: Candidate, now_ms: int) -> Standing | None:
-    """What keeps it whatever its siblings do."""
+    """What holds it back on its own, whatever its siblings do."""
     if job.status != "PENDING":
         return Standing(False, f"it is {job.status}")
     if job.expires_ms is not None and job.expires_ms <= now_ms:
@@ -130,7 +130,7 @@ def plan(
 
 
 def _within(free: Sequence[Candidate], pools: Mapping[str, int]) -> list[Candidate]:
-    """Of a pool so many, and of a group none behind one that its pool has no room for."""
+    """Keep each pool to its number. In a group, nothing goes behind a job that its pool has no room for."""
     left, cut, going = dict(pools), set(), []
     for job in free:
         ordered = job.mode != "IMMEDIATE" and bool(job.msg_group)

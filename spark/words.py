@@ -1,10 +1,10 @@
-"""One line out of what Spark says when something goes wrong, which is often hundreds."""
+"""One line out of what Spark says when something goes wrong, which is often hundreds of lines."""
 
 from __future__ import annotations
 
 
 def in_a_line(text: str) -> str:
-    """What happened, out of all that Spark has to say of it: ours first, then what executors lack, then the cause."""
+    """What happened. Looked for in this order: an error of ours, what executors lack, the first line, the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["an error without words"]
     for told in (
         [line for line in lines if line.startswith(("fleet.errors.", "sqlalchemy.", "psycopg."))],

@@ -18,7 +18,7 @@ _MOST_STEPS = 90
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     summary: Row
-    """Of all: the columns of `spark.transforms.report.measured`."""
+    """Of all deliveries: the columns of `spark.transforms.report.measured`."""
     endpoints: Sequence[Row] = ()
     pools: Sequence[Row] = ()
     timeline: Sequence[Row] = ()
@@ -28,11 +28,11 @@ class Findings:
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Where the jobs of the store stand now."""
     judged: Sequence[Row] = ()
-    """Of each witness of the order: what it says something about."""
+    """For each witness of the order: how many messages it says something about, in how many groups."""
     inversions: Sequence[Row] = ()
-    """The first of them."""
+    """The first messages that came out of order."""
     inverted: int = 0
-    """All of them, each once, whoever saw it."""
+    """How many there are, each counted once however many witnesses saw it."""
     generated_ms: int
     since_ms: int = 0
     sources: str

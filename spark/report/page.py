@@ -21,7 +21,7 @@ _NIGHT = "(prefers-color-scheme: dark)"
 
 
 def write_page(findings: Findings, plots: Sequence[str], file: Path) -> None:
-    """In one go: who reloads it meanwhile sees the old one or the new one."""
+    """In one step: a reload meanwhile shows the old page or the new one."""
     page = page_of(findings, {name: _picture(name, file.parent / "plots") for name in plots})
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.write_text(page, encoding="utf-8")
@@ -53,7 +53,7 @@ def page_of(findings: Findings, pictures: dict[str, str]) -> str:
 
 
 def _picture(name: str, folder: Path) -> str:
-    """The browser takes the one that fits its width and its colours, and decodes no other."""
+    """The browser takes the variant that fits its width and its colours, and decodes no other."""
 
     def data(suffix: str) -> str:
         return "data:image/png;base64," + base64.b64encode((folder / f"{name}{suffix}.png").read_bytes()).decode()
@@ -182,7 +182,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    # On a phone the first of many columns has a line of its own.
+    # On a phone, the first of many columns gets a line of its own.
     shape = f' class=many style="--columns:{len(head) - 1}"' if len(head) > 3 else ""
     top = f"<thead><tr>{cells('th', head)}</tr></thead>"
     return f'<div class="table"><table{shape}>{top}<tbody>{body}</tbody></table></div>'

@@ -58,7 +58,7 @@ LOOKS = (
 class Plot:
     name: str
     says: str
-    """For who cannot see it."""
+    """For people who cannot see the picture."""
     draw: Callable[[Axes, Findings, Variant], None]
     height: Callable[[Findings], float] = lambda _: 3.0
     """In inches."""
@@ -128,7 +128,7 @@ def _with_time(axes: Axes, times: Sequence[float], width: float, look: Variant) 
     formatter = ConciseDateFormatter(locator, tz=UTC, offset_formats=offsets)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
     axes.xaxis.get_offset_text().set(color=look.muted, size=9)
-    # A moment alone has no room for the names of moments.
+    # One bar alone would have no room for the labels of the axis.
     spare = max(0.3, (_FEWEST_STEPS - len(times)) / 2) * width
     axes.set_xlim(times[0] - spare, times[-1] + width + spare)
     axes.legend(
@@ -138,7 +138,7 @@ def _with_time(axes: Axes, times: Sequence[float], width: float, look: Variant) 
 
 
 def _filled(findings: Findings) -> tuple[list[float], list[Row | None]]:
-    """Every step from the first to the last, also those in which nothing was sent."""
+    """Every step from the first to the last, including those in which nothing was sent."""
     known = {row["bucket_ms"]: row for row in findings.timeline}
     steps = range(min(known), max(known) + 1, findings.step_ms)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
@@ -218,7 +218,7 @@ def tries_shown(findings: Findings) -> list[dict[str, Any]]:
 
 
 def _in_durations(axes: Axes, rows: Sequence[Row], *, horizontal: bool = False) -> None:
-    """From nothing on, unless the largest is so large that the others would be one line at the bottom."""
+    """The axis begins at 0, unless the largest value would squash the others into one line: then it is logarithmic."""
     values = [max(1.0, row[column]) for row in rows for column in ("p50_ms", "p99_ms") if row[column] is not None]
     low, high = min(values, default=1.0), max(values, default=1.0)
     axis = axes.xaxis if horizontal else axes.yaxis

@@ -74,7 +74,7 @@ def group_name(group: str | None) -> str:
 
 
 def endpoint_name(endpoint: str) -> str:
-    """A journal is named by its address, which escapes what people wrote plainly."""
+    """A journal is named by its file's URL, which escapes some characters of the name."""
     return endpoint if "://" in endpoint else unquote(endpoint)
 
 

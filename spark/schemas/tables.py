@@ -1,4 +1,4 @@
-"""Rows of the job store, as far as the pipeline looks at them. Payloads only where they are copied."""
+"""Rows of the job store, as far as the pipeline reads them. Payloads are read only where they are copied."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ JOBS = StructType(
         _column("tried", IntegerType()),
     ]
 )
-"""What a plan decides by. `tried`: not 0 once its target has failed it; an attempt may end before it is made."""
+"""What a plan decides by. `tried`: not 0 once its target has failed it; `attempt` also rises without a request."""
 
 TO_PLAN = StructType([*JOBS.fields, _column("pool", StringType()), _column("read_ms", LongType())])
-"""With what is only carried along, and when it was read."""
+"""The same with the pool, and when it was read."""
 
 UNDER_WAY = StructType(
     [
@@ -71,7 +71,7 @@ CLAIMS = StructType(
 """A plan: what goes, in which order within its shard."""
 
 TO_PUBLISH = StructType([*CLAIMS.fields, _column("mode", StringType()), _column("pool", StringType())])
-"""A claim with what its message says beside."""
+"""A claim, with what else its message says."""
 
 PUBLISHED = StructType(
     [
@@ -82,7 +82,7 @@ PUBLISHED = StructType(
         _column("trouble", StringType(), nullable=True),
     ]
 )
-"""What an executor says of a batch: how many it appended, how many were there already, or which job never can be."""
+"""What an executor says of a batch: how many it appended or found there, which job never can be sent, what failed."""
 
 ATTEMPTS = StructType(
     [
@@ -106,7 +106,7 @@ TOLD_JOBS = StructType(
         _column("target_url", StringType()),
     ]
 )
-"""What a report tells of jobs."""
+"""What a report reads of jobs."""
 
 JOURNAL = StructType(
     [

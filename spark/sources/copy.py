@@ -1,4 +1,4 @@
-"""Many rows in and out of the job store as Arrow tables: by COPY in PostgreSQL, several times as fast as by rows."""
+"""Many rows in and out of the job store as Arrow tables. In PostgreSQL by COPY, several times as fast as row by row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def select_rows(connection: Connection, statement: Select[Any], schema: pa.Schem
 
 
 def insert_rows(connection: Connection, table: Table, rows: pa.Table) -> None:
-    """Its columns are the table's, or some of them."""
+    """`rows` has the table's columns, or some of them."""
     if connection.dialect.name == "postgresql":
         _copy_into(connection, table.name, rows)
     else:
@@ -42,10 +42,10 @@ def insert_rows(connection: Connection, table: Table, rows: pa.Table) -> None:
 
 
 def insert_new_rows(connection: Connection, table: Table, rows: pa.Table) -> int:
-    """Those whose keys are not there yet: how many."""
+    """Insert the rows whose keys are not there yet; returns how many."""
     if connection.dialect.name != "postgresql":
         return _insert_into(connection, sqlite.insert(_only(table, rows)).on_conflict_do_nothing(), rows)
-    # COPY knows no conflict: through a table of this transaction's own.
+    # COPY cannot skip conflicts, so the rows go through a table of this transaction's own.
     columns = [Column(name, table.c[name].type) for name in rows.column_names]
     arriving = Table("arriving", MetaData(), *columns, prefixes=["TEMPORARY"], postgresql_on_commit="DROP")
     arriving.create(connection, checkfirst=False)
@@ -56,7 +56,7 @@ def insert_new_rows(connection: Connection, table: Table, rows: pa.Table) -> int
 
 
 def _only(table: Table, rows: pa.Table) -> TableClause:
-    """Of the table what the rows say; the rest is the database's to fill in."""
+    """The table with only the columns of the rows; the database fills in the rest."""
     return table_clause(table.name, *(column(name) for name in rows.column_names))
 
 
@@ -82,7 +82,7 @@ def _copied_out(connection: Connection, statement: Select[Any], schema: pa.Schem
     with _copying(connection, f"COPY ({question}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
         rows: list[bytes] = []
         size_bytes = 0
-        # PostgreSQL promises a row a message.
+        # PostgreSQL promises one row in each message.
         for row in copy:
             rows.append(bytes(row))
             size_bytes += len(row)
@@ -95,7 +95,7 @@ def _copied_out(connection: Connection, statement: Select[Any], schema: pa.Schem
 
 @contextmanager
 def _copying(connection: Connection, statement: str) -> Iterator[psycopg.Copy]:
-    """Past SQLAlchemy, with its errors."""
+    """Goes past SQLAlchemy, but raises its errors."""
     cursor: Any = connection.connection.cursor()
     try:
         with cursor, cursor.copy(statement) as copy:
@@ -108,10 +108,10 @@ def _copying(connection: Connection, statement: str) -> Iterator[psycopg.Copy]:
 def _from_csv(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
     table = csv.read_csv(
         pa.BufferReader(text),
-        # One block: a value may be as long as a payload is.
+        # One block: a value may be as long as a payload.
         csv.ReadOptions(column_names=schema.names, block_size=len(text) + 1, use_threads=False),
         csv.ParseOptions(newlines_in_values=True),
-        # What is null has nothing in its place, what is empty has quotes: on the way in as well.
+        # Null is nothing, an empty text is a pair of quotes. The same holds on the way in.
         csv.ConvertOptions(
             column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),

@@ -18,12 +18,12 @@ _PATTERN = re.compile(r"[][{}*?\\]")
 
 
 def _plain(path: Path) -> str:
-    """As Hadoop takes it: spaces as they are, and what would be a pattern as plain characters."""
+    """As Hadoop takes it: spaces as they are, and the characters of patterns escaped."""
     return "file://" + _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
 
 
 def journals(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
-    """Every record with its file. What is no record is left out: a writer that was killed leaves half a line."""
+    """Every record with its file. What is not a record is left out: a writer that was killed leaves half a line."""
     if not paths:
         return spark.createDataFrame([], schemas.JOURNAL)
     schema = type(schemas.JOURNAL)(_IN_FILE)

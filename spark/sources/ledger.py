@@ -1,8 +1,8 @@
 """What the driver writes into the job store: which epoch claimed which jobs, and what became of it.
 
 An epoch is `frozen` (claims written, nothing promised), `published` (every claim is in the queue), `marked` (its jobs
-are QUEUED). Only the newest may be unmarked: the next one is planned when this one is marked. Each change says with
-which fence it is made; once a newer driver has begun, an older one is refused.
+are QUEUED). Only the newest may be unmarked: the next one is planned when this one is marked. Each change carries its
+driver's fence; once a newer driver has begun, an older one is refused.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from spark.sources.copy import insert_rows
 
 _KEEP_MS = 24 * 3600 * 1000
 LOCKED_MS = 30_000
-"""Longer than a driver that is asleep keeps what it has written, unless its machine stands still with it."""
+"""As long as a sleeping driver keeps what it has written (`ASLEEP_MS`), unless its machine stands still with it."""
 _MANY = 10_000
-"""So many are marked by two transactions at once: one of PostgreSQL's uses one core."""
+"""From this many on, two transactions mark at once: each uses one core of PostgreSQL's machine."""
 _CLAIM_COLUMNS = ("shard", "seq", "job_id", "attempt", "msg_group")
 
 
@@ -52,7 +52,7 @@ class Epoch:
     state: str
     jobs: int
     claims: Any = field(default=None, repr=False, compare=False)
-    """What the ledger holds of it, as a table of `TO_PUBLISH`, with the driver that has just frozen it."""
+    """Its claims as a table of `TO_PUBLISH`, if this driver has just frozen it; else they are in the ledger alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Backlog:
     """What waits in the store, and what is out."""
 
     jobs: int
-    """Due, be they held by their group or not."""
+    """Due, whether their groups hold them or not."""
     lag_ms: int
     """How long the first of them has been due."""
     late: int
-    """Expired, and not marked so."""
+    """Expired, but not marked so yet."""
     pools: Mapping[str, PoolDue]
 
 
@@ -85,21 +85,21 @@ class Ledger:
         """Shut out every driver before this one."""
         with writing(self._engine) as connection:
             if connection.dialect.name == "postgresql":
-                # One that was stopped in the middle of its COPY holds the newest row for as long as it is: say so.
+                # A driver that was stopped in the middle of its COPY holds the newest row as long as it is: say so.
                 connection.execute(text(f"SET LOCAL lock_timeout = {LOCKED_MS}"))
             number = _newest(connection, fence) + 1
             _insert_epoch(connection, number, fence, state="marked", jobs=0, now_ms=now_ms)
             connection.execute(update(epochs).where(epochs.c.epoch == number).values(marked_ms=now_ms))
 
     def forget(self, *, now_ms: int, for_s: float = 1.0) -> None:
-        """Epochs of the past, for as long: who has more of them than that has other things to do, and comes again."""
+        """Forget old epochs, for about `for_s`: a driver that has more of them has other work, and comes again."""
         end_s = time.monotonic() + for_s
         for _ in forget_epochs(self._engine, before_ms=now_ms - _KEEP_MS):
             if time.monotonic() > end_s:
                 return
 
     def unfinished(self) -> Epoch | None:
-        """The one that a driver left behind."""
+        """The epoch that a driver left behind."""
         question = select(epochs.c.epoch, epochs.c.state, epochs.c.jobs).where(epochs.c.state != "marked")
         with reading(self._engine) as connection:
             row = connection.execute(question.order_by(epochs.c.epoch)).first()
@@ -112,12 +112,12 @@ class Ledger:
             )
 
     def freeze(self, planned: pa.Table, *, fence: int, now_ms: int) -> Epoch:
-        """All of the plan or nothing of it. `planned`: rows of `TO_PUBLISH`."""
+        """All of the plan, or none of it. `planned`: rows of `TO_PUBLISH`."""
         with writing(self._engine) as connection:
             number = _newest(connection, fence) + 1
             _insert_epoch(connection, number, fence, state="frozen", jobs=planned.num_rows, now_ms=now_ms)
-            # In the order in which the jobs were added, as far as shards go: the mark reads them as they lie here, and
-            # finds each job beside the one before. By shard it takes a third longer.
+            # By place, which comes close to the order in which the jobs were added: the mark reads the claims as they
+            # lie here, and finds each job beside the one before. Shard after shard, it takes a third longer.
             planned = planned.sort_by("seq")
             columns = {name: planned.column(name) for name in _CLAIM_COLUMNS}
             rows = pa.table({"epoch": pa.repeat(number, planned.num_rows), **columns})
@@ -125,7 +125,7 @@ class Ledger:
         return Epoch(number, "frozen", planned.num_rows, planned)
 
     def published(self, epoch: int, *, refused: Sequence[Refused], fence: int, now_ms: int) -> None:
-        """What was refused ends here, in ERROR: whoever marks the epoch after a crash does not know of it any more."""
+        """Refused jobs end here, in ERROR: a driver that marks the epoch after a crash no longer knows of them."""
         job = dispatch_jobs.c
         with writing(self._engine) as connection:
             _newest(connection, fence)
@@ -133,14 +133,14 @@ class Ledger:
                 guard = and_(job.id == one.job_id, job.attempt == one.attempt, job.status == "PENDING")
                 ended = {"status": "ERROR", "last_error": one.reason, "completed_ms": now_ms}
                 connection.execute(update(dispatch_jobs).where(guard).values(ended))
-            # Not from `marked`: a driver that fell asleep right here must not open it again.
+            # Only from `frozen`: a driver that fell asleep right here must not open a marked epoch again.
             this = and_(epochs.c.epoch == epoch, epochs.c.state == "frozen")
             connection.execute(update(epochs).where(this).values(state="published"))
 
     def mark(self, epoch: int, *, jobs: int, fence: int, now_ms: int) -> int:
-        """QUEUED, where still PENDING with the attempt that was claimed: how many. `jobs`: how many it claimed."""
+        """QUEUED, where still PENDING with the attempt that was claimed; returns how many. `jobs`: what it claimed."""
         first, *rest = self._parts(epoch, jobs)
-        # A part that fails leaves the other done: whoever comes next marks what is left.
+        # If one part fails, the other stays done, and the next driver marks what is left.
         mark = partial(self._mark, epoch, fence=fence, now_ms=now_ms)
         beside = [begun(partial(mark, part), name="marks") for part in rest]
         marked = mark(first) + sum(part.result() for part in beside)
@@ -150,7 +150,7 @@ class Ledger:
         return marked
 
     def _parts(self, epoch: int, jobs: int) -> list[ColumnElement[bool]]:
-        """By place: two that wrote to the same pages would wait for each other."""
+        """Split by place: two transactions that write to the same pages would wait for each other."""
         if jobs < _MANY or self._engine.dialect.name != "postgresql":
             return [true()]
         with reading(self._engine) as connection:
@@ -200,7 +200,7 @@ class Ledger:
             return connection.execute(update(dispatch_jobs).where(late).values(ended)).rowcount
 
     def reset(self, jobs: Iterable[tuple[str, int, str]], *, fence: int) -> int:
-        """(id, attempt, status) → PENDING as the next attempt, where it is still so. All at once: groups go whole."""
+        """(id, attempt, status) → PENDING as the next attempt, if that still holds. All at once: groups go whole."""
         job, changed = dispatch_jobs.c, 0
         with writing(self._engine) as connection:
             _newest(connection, fence)
@@ -220,6 +220,6 @@ def _newest(connection: Connection, fence: int) -> int:
 
 
 def _insert_epoch(connection: Connection, number: int, fence: int, *, state: str, jobs: int, now_ms: int) -> None:
-    # The number is the lock: of two drivers that see the same newest epoch one gets it, the other an error.
+    # The number is the lock: of two drivers that see the same newest epoch, one gets it and the other an error.
     row = {"epoch": number, "fence": fence, "state": state, "jobs": jobs, "created_ms": now_ms}
     connection.execute(insert(epochs), row)

@@ -31,9 +31,9 @@ _SCHEMA = to_arrow_schema(schemas.PUBLISHED)
 
 
 def publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows of `TO_PUBLISH` in, a row of `PUBLISHED` a batch out.
+    """For `mapInArrow`: rows of `TO_PUBLISH` in, rows of `PUBLISHED` out, batch by batch.
 
-    Not a data source's writer: what it has to say, counts, refusals, a lost lead, would not reach the driver.
+    Not a data source's writer: what this has to say (counts, refusals, a lost lead) would not reach the driver.
     """
 
     def publish(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,10 +63,10 @@ def publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 def publish_claims(
     session: SparkSession, claims: pa.Table, to: Destination, *, go_on: Callable[[], bool]
 ) -> list[SparkRow]:
-    """What the driver has in memory, rows of `TO_PUBLISH`, a task a shard: rows of `PUBLISHED`, without trouble.
+    """Publish claims that the driver has in memory (`TO_PUBLISH`), one task a shard. Returns rows of `PUBLISHED`.
 
-    The Arrow stream of a shard goes to its executor as it is. As a table of Spark's it would be taken apart, exchanged
-    and sorted again, which took twice as long as sending it.
+    Trouble other than a refusal is raised. A shard goes to its executor as an Arrow stream: as a table of Spark's it
+    would be taken apart, exchanged and sorted again, which took twice as long as sending it.
     """
     published = publisher(to)
 
@@ -78,23 +78,23 @@ def publish_claims(
     said: list[SparkRow] = []
     for parts in _rounds(claims, _OWN_ROUND if is_own(to.uri) else _ROUND):
         if not go_on():
-            # Our own queue would refuse us once another has begun; others know no drivers.
+            # Our own queue would refuse us once another driver has begun; other queues know no drivers.
             _raise(_FENCED)
         streams = [_as_stream(part) for part in parts]
         told = session.sparkContext.parallelize(streams, len(streams)).mapPartitions(publish).collect()
-        # Before the next round: what stands behind something that was not published must not be either.
+        # Before the next round: nothing may be published behind what was not published.
         for row in told:
             if row.trouble is not None and row.refused_job is None:
                 _raise(row.trouble)
         if sum(row.sent + row.seen + (row.refused_job is not None) for row in told) != sum(map(len, parts)):
-            # PySpark takes the end of a line that breaks for the end of what was said.
+            # PySpark takes a connection that breaks for the end of the answer.
             raise SparkGone
         said += told
     return said
 
 
 def _rounds(claims: pa.Table, most: int) -> Iterator[list[pa.Table]]:
-    """Of each shard `most` at a time: tasks that end are how a driver sees that its epoch gets on."""
+    """`most` of each shard at a time: by tasks that end, a driver sees that its epoch gets on."""
     if not len(claims):
         return
     in_order = claims.sort_by([("shard", "ascending"), ("seq", "ascending")])
@@ -146,7 +146,7 @@ def _answer(said: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _pass_failpoint(to: Destination) -> None:
-    # The driver is another process than this one; a place of its own it has none while it waits for us.
+    # The driver is another process, and passes no failpoint of its own while it waits for us.
     signals = {"kill-driver": signal.SIGKILL, "stop-driver": signal.SIGSTOP}
     if (action := failpoint.hit(FAILPOINT)) in signals:
         os.kill(to.driver_pid, signals[action])

@@ -35,8 +35,8 @@ _ORDER = (_J.sequence, _J.created_ms, _J.id)
 def to_plan(*, now_ms: int, window: int) -> Select[Any]:
     """PENDING jobs, and what their groups have out or in error.
 
-    Of a group that is 200,000 jobs deep the window's worth is enough: of each mode, and of those that are due, are not
-    yet, were put back, or wait for a retry. No rule of the plan looks further than the first few of these.
+    Of a group that is 200,000 jobs deep, `window` jobs of each kind are enough: by mode, and by whether they are due,
+    are not yet, were put back, or wait for a retry. No rule of the plan looks further than the first few of a kind.
     """
     due = func.coalesce(_J.scheduled_ms, 0) <= now_ms
     untried = _J.last_error.is_(None)
@@ -56,7 +56,7 @@ def to_plan(*, now_ms: int, window: int) -> Select[Any]:
 
 
 def of_group(job_id: str) -> Select[Any]:
-    """A job, and what its group has before it or out: all that its turn depends on."""
+    """A job, and the jobs of its group that are before it or out: all that its turn depends on."""
     one = dispatch_jobs.alias("one")
     place = tuple_(_J.sequence, _J.created_ms, _J.id)
     before = and_(_J.status.in_(("PENDING", "ERROR")), place < tuple_(one.c.sequence, one.c.created_ms, one.c.id))
@@ -80,7 +80,7 @@ def under_way() -> Select[Any]:
 
 
 def to_publish(*, epoch: int, shard: int) -> Select[Any]:
-    """One shard of an epoch, as the ledger has it. What went out before a crash and was taken up since is left out."""
+    """One shard of an epoch, as the ledger has it, without what was published before a crash and taken since."""
     still = and_(_J.id == claims.c.job_id, _J.attempt == claims.c.attempt, _J.status == "PENDING")
     return (
         select(
@@ -103,7 +103,7 @@ def events_of_batch(*, batch: int) -> Select[Any]:
 def past_events(*, since_ms: int) -> Select[Any]:
     e = events.c
     columns = (e.id, e.type, func.nullif(e.msg_group, "").label("msg_group"), e.payload, e.created_ms)
-    # What is still to be fanned out is seen by every subscription anyhow.
+    # What is still to be fanned out reaches every subscription anyway.
     return select(*columns).where(e.fanned_out == 1, e.created_ms >= since_ms).order_by(e.created_ms, e.id)
 
 
@@ -113,7 +113,7 @@ def all_subscriptions() -> Select[Any]:
 
 
 def told_attempts(*, since_ms: int) -> Select[Any]:
-    """Attempts of a job that was delivered since then, also its earlier ones: which was the first is to be known."""
+    """All attempts of jobs that have one since then, earlier ones too: the report must know which was the first."""
     a = dispatch_attempts.c
     columns = (
         a.job_id, a.attempt, a.started_ms, a.ended_ms, a.outcome, a.error, a.target_url,

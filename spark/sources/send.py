@@ -1,4 +1,4 @@
-"""From the rows of a claim to messages in a queue. Knows nothing of Spark: whoever has such rows can send them."""
+"""From the rows of a claim to messages in a queue. Knows nothing of Spark: any program with such rows can send them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRODUCER = "feed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where messages go, and what they say beside the job's own."""
+    """Where messages go, and what they say besides what the job says."""
 
     uri: str
     redis_url: str = field(repr=False)
@@ -38,7 +38,7 @@ class Destination:
 
 
 class Row(NamedTuple):
-    """What is said of one job."""
+    """What a message says of its job."""
 
     job_id: str
     attempt: int
@@ -56,7 +56,7 @@ class ShardSent:
 
 
 class Sender:
-    """One shard's line to the queue. Call after call, in order."""
+    """One shard's connection to the queue: call after call, in order."""
 
     def __init__(self, to: Destination) -> None:
         self._line = _OwnLine(to) if is_own(to.uri) else _Line(_publisher_of(to), shown_uri(to.uri))
@@ -66,7 +66,7 @@ class Sender:
         await self._line.open()
 
     async def send(self, rows: Sequence[Row]) -> ShardSent:
-        """At most `BATCH` of them go in one call: Redis answers nobody else while it runs."""
+        """Pass at most `BATCH` of them in one call: Redis answers nothing else while it runs."""
         good: list[Row] = []
         messages: list[Outgoing] = []
         refused: list[tuple[Row, str]] = []
@@ -94,18 +94,18 @@ def writer(to: Destination) -> Callable[[Row], Outgoing]:
 
     def written(row: Row) -> Outgoing:
         job_id, attempt, msg_group, mode, pool = row
-        # Who asks for no order has none at the queue either.
+        # A job that asks for no order has none at the queue either.
         group = None if mode == "IMMEDIATE" else msg_group
         message = Message(
             id=job_id,
-            # One that names none has our default in the store.
+            # A job that names no pool has DEFAULT_POOL in the store.
             pool_code=to.default_pool if pool == DEFAULT_POOL else pool,
             auth_token=token_of(job_id),
             mediation_target=f"{address}{attempt}",
             message_group_id=group,
             # The endpoint acks whatever the target said. What a router sees fail is our own server, or a job that a
-            # dead one still has: no reason to let the rest of a group overtake, whatever its jobs do after an error.
-            # Without a group there is no rest: among themselves such messages would wait for each other for nothing.
+            # dead server still has: no reason to let the rest of the group overtake, whatever the mode of its jobs.
+            # Without a group there is no rest: such messages would wait for each other for nothing.
             dispatch_mode="IMMEDIATE" if group is None else "BLOCK_ON_ERROR",
         )
         return Outgoing(job_id, encode_checked(message), group, f"{job_id}:{attempt}")
@@ -124,7 +124,7 @@ class _Counts:
 
 
 class _Line:
-    """To any queue. Its own deduplication drops what it has seen, and does not say so."""
+    """To any queue. The queue's own deduplication drops what it has seen, and does not say so."""
 
     def __init__(self, publisher: Publisher, uri: str) -> None:
         self._publisher = publisher
@@ -137,7 +137,7 @@ class _Line:
         refusals = await self._publisher.publish(messages)
         trouble = next((why for why in refusals if why is not None and not isinstance(why, Never)), None)
         if trouble is not None:
-            # It may take them another time: the epoch stays as it is, and is sent again from its first message.
+            # The queue may take them another time: the epoch stays as it is, and is sent again from its first message.
             raise SourceUnavailable(f"{self._uri}: {trouble}")
         return _Counts(sum(refusal is None for refusal in refusals), 0, refusals)
 

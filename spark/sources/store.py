@@ -29,7 +29,7 @@ class StoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(
-            # Spark shows no option of this name in its plans and logs: it holds a password.
+            # It holds a password. Spark hides an option of this name in its plans and logs.
             url=self.options["url"],
             question=self.options["question"],
             asked=json.loads(self.options["asked"]),

@@ -1,7 +1,7 @@
 """PENDING → queue → QUEUED, one epoch at a time: plan → freeze → publish → mark.
 
-What a crash costs at each place: before the freeze nothing has happened. After it, the ledger says what the epoch
-is, whoever comes next publishes it from there, and the queue drops what it has. After the publishing, it is marked.
+What a crash costs at each place: before the freeze, nothing has happened. After it, the ledger says what the epoch is:
+the next driver publishes it from there, and the queue drops what it has. After the publishing, it is only marked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def room(setup: Setup, found: Backlog) -> QueueRoom:
 
 
 def freeze(setup: Setup, room: QueueRoom, *, due: int | None = None) -> Epoch | None:
-    """The next epoch. None: nothing is due that its group does not hold. `due`: how many may be, where it is known."""
+    """The next epoch. None: groups hold all that is due. `due`: how many jobs are due, where it is known."""
     claims = setup.attend(lambda: _claims(setup, room, due))
     if claims.num_rows == 0:
         return None
@@ -57,7 +57,7 @@ def freeze(setup: Setup, room: QueueRoom, *, due: int | None = None) -> Epoch | 
 
 
 def _claims(setup: Setup, room: QueueRoom, due: int | None) -> pa.Table:
-    # To cut off what is too much takes a sort of all of it: not done where all will fit.
+    # Cutting off what is too much takes a sort of all of it: not done where all will fit.
     most = min(room.jobs, setup.feed.batch_size)
     claims = _planned(setup, None if due is not None and due <= most else most, room)
     return claims if claims.num_rows <= most else _planned(setup, most, room)
@@ -72,7 +72,7 @@ def _planned(setup: Setup, most: int | None, room: QueueRoom) -> pa.Table:
 
 
 def finish(setup: Setup, epoch: Epoch) -> Done:
-    """From wherever the last driver left it."""
+    """Take the epoch to its end, from wherever the last driver left it."""
     sent, seen, refused = publish(setup, epoch) if epoch.state == "frozen" else (0, 0, [])
     fence = setup.lead.fence
     marked = setup.attend(
@@ -110,6 +110,6 @@ def _in_ledger(setup: Setup, epoch: Epoch) -> pa.Table:
 
 
 def unfinished(setup: Setup) -> Iterator[Done]:
-    """What a driver before us has left behind."""
+    """Finish what a driver before us has left behind."""
     while (epoch := setup.ledger.unfinished()) is not None:
         yield finish(setup, epoch)

@@ -1,6 +1,6 @@
 """Events → jobs. A batch of events is taken, read, made into jobs, and let go; a crash anywhere leaves it taken.
 
-Whoever leads next takes what was left behind together with what is new. Jobs that are there already stay as they are.
+The next leader takes what was left behind together with what is new. Jobs that are there already stay as they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fan_out(setup: Setup, *, most: int = BATCH) -> tuple[int, int]:
     made = setup.attend(
         lambda: _insert(setup, jobs_of(setup.ask("events_of_batch", batch=batch), setup.ask("subscriptions")))
     )
-    # Asked again: a driver that was replaced in the meantime lets nothing go, its successor has taken it over.
+    # Asked again: a driver that was replaced meanwhile must let nothing go, its successor has taken the batch over.
     same = _token(setup.lead.fence)
     setup.attend(lambda: release(setup.engine, same))
     return taken, made
@@ -52,7 +52,7 @@ def take(engine: Engine, batch: int, most: int) -> int:
     event = events.c
     left_behind = event.fanned_out < _NEW
     oldest = select(event.id).where(TO_FAN_OUT, event.fanned_out == _NEW).order_by(event.created_ms, event.id)
-    # Two statements: of one with both in it PostgreSQL reads all events there are.
+    # Two statements: for one with both conditions, PostgreSQL reads all events there are.
     with writing(engine) as connection:
         return sum(
             connection.execute(update(events).where(whose).values(fanned_out=batch)).rowcount
@@ -66,9 +66,9 @@ def release(engine: Engine, batch: int) -> None:
 
 
 def look_back(setup: Setup, subscription: str, *, since_ms: int, show: Callable[[str], None]) -> int:
-    """Jobs for one subscription, of events that came before it: how many were new. Done again, it changes nothing.
+    """Make a subscription's jobs of events that came before it; returns how many were new. Idempotent.
 
-    The oldest first, some thousand a transaction: what a driver that is lost has not come to is behind all it has made.
+    The oldest first, some thousand a transaction: if the driver is lost, what it did not reach is behind all it made.
     """
 
     def made() -> int:
@@ -92,7 +92,7 @@ def _insert(setup: Setup, jobs: DataFrame) -> int:
 
 
 def _token(fence: int) -> int:
-    """Of one driver: what an older one took is not what it lets go."""
+    """Marks what one driver took: a driver lets go only what bears its own mark."""
     return -(fence % (2**31 - 2) + 1)
 
 

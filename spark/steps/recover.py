@@ -60,7 +60,7 @@ def _to_reset(setup: Setup, lost: list[str]) -> list[tuple[str, int, str]]:
 
 
 def _any_may_be_lost(engine: Engine, *, now_ms: int, threshold_ms: int) -> bool:
-    """As `suspects` begins: a driver with nothing to look for needs no Spark."""
+    """The first part of `suspects`, in SQL: a driver with nothing to look for needs no Spark."""
     job = dispatch_jobs.c
     marked_ms = func.coalesce(job.queued_ms, job.claimed_until_ms, job.created_ms)
     silent = and_(job.status == "QUEUED", marked_ms <= now_ms - threshold_ms)
@@ -70,7 +70,7 @@ def _any_may_be_lost(engine: Engine, *, now_ms: int, threshold_ms: int) -> bool:
 
 
 def _oldest_waiting_ms(setup: Setup, now_ms: int) -> int | None:
-    """When the oldest message that waits came in; now where none does, None where the queue does not say."""
+    """When the oldest waiting message came in: now if there is none, None if the queue does not say."""
     if setup.lead.depth(setup.to.uri)[0] == 0:
         return now_ms
     oldest_s = setup.lead.oldest_s(setup.to.uri)

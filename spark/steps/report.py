@@ -46,8 +46,8 @@ class Wanted:
 
 
 def report(settings: Settings, wanted: Wanted, *, say: Say, spark: Spark | None = None) -> Findings:
-    """Write everything to `out`, and return what it says. `spark`: one that is open already, and stays so."""
-    # Before anything takes seconds: the folder may be none, or not ours to write.
+    """Write everything to `out`, and return what it says. `spark`: one that is open already, and stays open."""
+    # Before anything takes seconds: the path may not be a folder, or not one we may write to.
     tables, plots = _folder(wanted.out / TABLES), _folder(wanted.out / PLOTS)
     for name in _OURS:
         _remove(tables / f"{name}.parquet")
@@ -112,7 +112,7 @@ class _Report:
             sources=sources(wanted),
         )
         say("Writing the tables")
-        # By the executors: of all these it alone grows with the number of groups.
+        # Written by the executors: of all the tables, this one alone grows with the number of groups.
         transforms.by_hour(deliveries).write.mode("overwrite").parquet(
             (self._tables / "hours.parquet").absolute().as_uri()
         )
@@ -122,7 +122,7 @@ class _Report:
         return store.ask(self._spark.session, self._url, question, since_ms=self._wanted.since_ms)
 
     def _kept(self, name: str, table: DataFrame) -> list[dict[str, Any]]:
-        """Its rows, which are in the folder too."""
+        """The table's rows, which are written to the folder too."""
         rows = table.toArrow()
         pq.write_table(rows, self._tables / f"{name}.parquet")
         return _listed(rows)
@@ -137,7 +137,7 @@ def _listed(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def nothing(engine: Engine, wanted: Wanted) -> Findings:
-    """Without Spark, which would take its seconds to count to zero."""
+    """Without Spark, which would take seconds to count to zero."""
     question = select(dispatch_jobs.c.status, func.count()).group_by(dispatch_jobs.c.status)
     if wanted.since_ms:
         question = question.where(dispatch_jobs.c.created_ms >= wanted.since_ms)
@@ -172,7 +172,7 @@ def _folder(path: Path) -> Path:
 
 
 def _remove(table: Path) -> None:
-    """What an earlier report wrote says nothing of this one."""
+    """What an earlier report wrote says nothing about this one."""
     if table.is_dir():
         shutil.rmtree(table)
     else:

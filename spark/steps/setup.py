@@ -40,7 +40,7 @@ class Setup:
         return Ledger(self.engine)
 
     def attend(self, work: Callable[[], T]) -> T:
-        """Do what may take long, and keep the lead over it."""
+        """Do what may take long, and keep the lead meanwhile."""
         try:
             return self.lead.attend(work, progress=self._progress)
         except SparkGone:
@@ -62,7 +62,7 @@ class Setup:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Spark's own in one line; what lies below, in the log of Spark."""
+    """Spark's own errors in one line each; the details are in Spark's log."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -71,5 +71,5 @@ def spark_errors() -> Iterator[None]:
             raise SparkGone from error
         raise FleetError(f"Spark: {said}") from error
     except (Py4JError, ConnectionError, EOFError) as error:
-        # Nothing that Java has said: it does not answer.
+        # Java said nothing of this: it does not answer.
         raise SparkGone from error

@@ -15,7 +15,7 @@ def jobs_of(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """One row for each event and each subscription whose pattern its type matches."""
     heard = events.select("*", F.split("type", SEPARATOR).alias("said"))
     asking = subscriptions.select("*", F.split("pattern", SEPARATOR).alias("wanted"))
-    # The number of segments is what can be hashed; the rest is asked of the few that have as many.
+    # The number of segments can be hashed. Only the few patterns with as many are then compared.
     as_long = F.size("said") == F.size("wanted")
     return (
         heard.join(F.broadcast(asking), as_long & _each_segment_fits())

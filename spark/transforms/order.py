@@ -1,11 +1,11 @@
-"""Was the order of each group kept? Asked of the server's attempts, and of what the endpoints wrote down themselves.
+"""Was the order of each group kept? The witnesses are the server's attempts and the journals of endpoints and senders.
 
-- A NEXT_ON_ERROR job's first attempt comes before that of every one behind it.
-- All attempts of a job come before the first one of a BLOCK_ON_ERROR job behind it. (The other way round an error may
-  hold a BLOCK_ON_ERROR job, and the others go past it.)
+- A NEXT_ON_ERROR job's first attempt comes before that of every NEXT_ON_ERROR job behind it.
+- All attempts of a job come before the first one of a BLOCK_ON_ERROR job behind it. (Not the other way round: an error
+  may hold a BLOCK_ON_ERROR job while the others go past it.)
 - A message that a producer's journal says was sent before another of its group is accepted before it.
 
-A job that was added when one behind it had already gone has missed its place, and is not judged.
+A job that was added after one behind it had already gone has missed its place, and is not judged.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def seen_by_producers(journal: DataFrame) -> DataFrame:
 
 
 def judged(seen: DataFrame, since_ms: int) -> DataFrame:
-    """What began before the period is left out: its earlier attempts are nobody's business here."""
+    """Leave out what began before the period: the report does not cover its first attempts."""
     return seen.filter(F.col("first_ms") >= since_ms)
 
 
 def out_of_order(seen: DataFrame) -> DataFrame:
-    """Those that something behind them overtook, and the first that did."""
+    """What was overtaken by something behind it, and what overtook it first."""
     behind = (
         Window.partitionBy("witness", "lane")
         .orderBy(*ORDER)
@@ -111,5 +111,5 @@ def out_of_order(seen: DataFrame) -> DataFrame:
 
 
 def judged_counts(seen: DataFrame) -> DataFrame:
-    """Of each witness: how many it says something about, in how many groups."""
+    """For each witness: how many messages it says something about, in how many groups."""
     return seen.groupBy("witness").agg(F.count("*").alias("judged"), F.count_distinct("lane").alias("groups"))

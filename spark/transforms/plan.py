@@ -3,11 +3,11 @@
 Of a group, in the order of (sequence, created, id):
 
 - IMMEDIATE goes as soon as it is due.
-- NEXT_ON_ERROR goes up to `window` at a time. One that failed, or waits for its retry, is passed by. One that is not
-  due yet is not, nor is a BLOCK_ON_ERROR job whose outcome is open: first attempts stay in order.
-- BLOCK_ON_ERROR goes when nothing before it is left, failed ones included, and no other one of its kind is out.
+- NEXT_ON_ERROR goes up to `window` at a time. It passes a job that failed or waits for its retry. It does not pass one
+  that is not due yet, nor a BLOCK_ON_ERROR job whose outcome is open: first attempts stay in order.
+- BLOCK_ON_ERROR goes when nothing is left before it, not even a failed job, and no other job of its mode is out.
 
-Since the epoch is a prefix of all that may go in that same order, what it takes of a group is a prefix too.
+The epoch is a prefix, in that same order, of all that may go. So what it takes of a group is a prefix too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pyspark.sql import functions as F  # noqa: N812
 IMMEDIATE, NEXT, BLOCK = "IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"
 ORDER = ("sequence", "created_ms", "id")
 _ROW_BITS = 33
-"""Of `monotonically_increasing_id`: the row in its partition, whose number stands above."""
+"""Of `monotonically_increasing_id`: these low bits number the row in its partition, the bits above the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of it may go."""
+    """How much may go."""
 
     window: int
     """NEXT_ON_ERROR jobs of one group that are out at a time."""
@@ -34,15 +34,15 @@ class Limits:
     """Jobs in this epoch; None: there is room for all."""
     shards: int
     pools: Mapping[str, int] = field(default_factory=dict)
-    """Jobs of those pools that have more than there is room for."""
+    """How many jobs of each pool that has more than there is room for."""
 
 
 def plan(jobs: DataFrame, *, limits: Limits) -> DataFrame:
-    """`jobs` holds, of each group with a PENDING job, all that are not over, and in `read_ms` what time it is.
+    """`jobs` holds, of each group with a PENDING job, all that are not over, and the time now in `read_ms`.
 
-    One exchange and one sort of what is judged: who has no group is a group alone, and what a turn depends on is asked
-    in one window. The time is a column, not a number in the plan: Spark compiles what has numbers of its own anew, and
-    Java takes as long to make that fast as an epoch does.
+    What is judged is exchanged once and sorted once: a job without a group is a group of its own, and all that a turn
+    depends on is asked in one window. The time is a column, not a number in the plan: Spark would compile each plan
+    with numbers of its own anew, and Java takes as long to make that fast as an epoch takes.
     """
     going = (
         jobs.transform(without_expired)
@@ -96,7 +96,7 @@ def with_what_stands_around(jobs: DataFrame) -> DataFrame:
     whole = group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     mode, out = F.col("mode"), F.col("out")
     tomorrows = F.col("early") & (mode == IMMEDIATE) & (F.col("attempt") == 1)
-    # A BLOCK_ON_ERROR job that has its turn first bars the way; but not if an error stands before it, and keeps it.
+    # A due BLOCK_ON_ERROR job bars the way, unless an error that stands before it holds it.
     bars = F.when((F.col("status") == "ERROR") | F.col("retrying"), F.lit(False)).when(
         (mode == BLOCK) & F.col("due"), F.lit(True)
     )
@@ -104,11 +104,11 @@ def with_what_stands_around(jobs: DataFrame) -> DataFrame:
     return jobs.withColumns(
         {
             "wall_before": _or_not(walls.over(before)) | _or_not(F.first(bars, ignorenulls=True).over(before)),
-            # An unordered job whose time has not come is in nobody's way.
+            # An unordered job whose time has not come holds nothing back.
             "any_before": _or_not(F.max(~tomorrows).over(before)),
             "block_out": F.max(out & (mode == BLOCK)).over(whole),
             "next_out": F.sum((out & (mode == NEXT)).cast("int")).over(whole),
-            # Walls only become more: before one that none stands before, all of its kind go.
+            # Walls only add up: if none stands before a job, none stands before the earlier ones of its mode either.
             "place": F.sum((F.col("due") & (mode == NEXT)).cast("int")).over(up_to_here),
         }
     )
@@ -124,7 +124,7 @@ def only_unheld(jobs: DataFrame, window: int) -> DataFrame:
 
 
 def within_pools(jobs: DataFrame, most: Mapping[str, int]) -> DataFrame:
-    """Of a pool so many, and of a group none behind one that its pool has no room for."""
+    """Keep each pool to its number. In a group, nothing goes behind a job that its pool has no room for."""
     first = F.row_number().over(Window.partitionBy("pool").orderBy("rank", *ORDER))
     limits = F.create_map(*(F.lit(word) for pool in most.items() for word in pool))
     before = _group().rowsBetween(Window.unboundedPreceding, -1)
@@ -147,19 +147,19 @@ def as_claims(jobs: DataFrame) -> DataFrame:
 
 
 def _rank() -> Column:
-    """Says of most jobs which comes first, as ORDER does, by one number: Spark compares it in place, and not the rows.
+    """One number that orders most jobs as ORDER does: Spark compares it in place, without looking at the rows.
 
-    Exact for what was created within 24 days of when it is read; of what is farther away ORDER decides alone.
+    Exact for jobs created within 24 days of being read; farther away, ORDER alone decides.
     """
     since = F.col("created_ms") - (F.col("read_ms") - 2**31)
     return F.shiftleft(F.col("sequence").cast("long"), 32) + F.greatest(F.lit(0), F.least(since, F.lit(2**32 - 1)))
 
 
 def _or_not(fact: Column) -> Column:
-    """Of the first of a group nothing stands before."""
+    """False for the first job of a group: nothing stands before it."""
     return F.coalesce(fact, F.lit(False))
 
 
 def _group() -> WindowSpec:
-    # By a number first, which Spark compares in place. The shard is said for the exchange: it knows these jobs by it.
+    # A number first, which Spark compares in place. The shard is named so that Spark sees no need for another exchange.
     return Window.partitionBy("lane", "msg_group", "alone", "shard").orderBy(*ORDER)

@@ -9,12 +9,12 @@ from spark.transforms.plan import IMMEDIATE, ORDER
 
 
 def suspects(jobs: DataFrame, *, now_ms: int, threshold_ms: int, oldest_waiting_ms: int) -> DataFrame:
-    """Jobs of which nothing was heard, and whose messages do not wait in the queue.
+    """Jobs that nothing was heard of, and whose messages do not wait in the queue.
 
-    A message goes in before its job is marked, and the queue's oldest one is no younger than any other: a job that was
-    marked before the oldest came in has no message there. `oldest_waiting_ms` is now where the queue is empty.
+    A message enters the queue before its job is marked. So a job that was marked before the oldest waiting message came
+    in has no message there. `oldest_waiting_ms` is the time now if the queue is empty.
     """
-    # One that was taken up before its epoch was marked has no such time; its claim ends later than that.
+    # A job that was taken before its epoch was marked has no `queued_ms`. Its take ends later, which is safe here.
     marked_ms = F.coalesce("queued_ms", "claimed_until_ms", "created_ms")
     silent = (F.col("status") == "QUEUED") & (marked_ms <= now_ms - threshold_ms)
     abandoned = (F.col("status") == "IN_PROGRESS") & (F.coalesce("claimed_until_ms", F.lit(0)) <= now_ms)
@@ -22,7 +22,7 @@ def suspects(jobs: DataFrame, *, now_ms: int, threshold_ms: int, oldest_waiting_
 
 
 def to_reset(jobs: DataFrame, lost: DataFrame) -> DataFrame:
-    """The lost ones, and of their groups what was published behind the first of them. `lost` has a column `id`."""
+    """The lost jobs, and what was published behind the first lost job of each group. `lost` has a column `id`."""
     marked = jobs.join(F.broadcast(lost.select("id").withColumn("lost", F.lit(True))), "id", "left").withColumn(
         "lost", F.coalesce("lost", F.lit(False))
     )

@@ -1,7 +1,7 @@
 """What became of deliveries: attempts of the job store and journals, as one table, and what is counted in it.
 
-A delivery is one request. It is a job's attempt as the server recorded it, or a request in an endpoint's journal. What
-the job store knows of is counted by its attempts alone; a journal then only bears witness to the order.
+A delivery is one request. It is a job's attempt as the server recorded it, or a request in an endpoint's journal. A job
+that the store knows is counted by its attempts alone; a journal then only bears witness to the order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FAILURES = ("ERROR_PROCESS", "ERROR_CONNECTION", "ERROR_CONFIG", "NOT_SENT", "FE
 UNKNOWN = "unknown"
 SHARES = (0.5, 0.95, 0.99)
 _EXACT_BELOW = 10_000
-"""Of so many values a percentile is exact; of more it may be off by one ten-thousandth of them."""
+"""A percentile of fewer values is exact. With more, it may be off by a ten-thousandth of them."""
 _COLUMNS = (
     "id", "msg_group", "pool", "endpoint", "outcome", "error", "started_ms", "latency_ms", "first", "again",
     "wait_ms",
@@ -37,7 +37,7 @@ def deliveries_of(attempts: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def deliveries_in(journal: DataFrame, jobs: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Requests of an endpoint's journal that are no job's."""
+    """Requests in an endpoint's journal that belong to no job."""
     known = jobs.select("id").unionByName(attempts.select("id")).distinct()
     sent = journal.filter(F.col("kind") == "sent").groupBy("id").agg(F.min("t").alias("sent_t"))
     return (
@@ -55,7 +55,7 @@ def deliveries_in(journal: DataFrame, jobs: DataFrame, attempts: DataFrame) -> D
 
 
 def requests_of(journal: DataFrame) -> DataFrame:
-    """Each end with the start that it belongs to. One that was refused before it began has none, and no latency."""
+    """Each end with the start that it belongs to. A request refused before it began has no start and no latency."""
     of_one = Window.partitionBy("journal", "id", "epoch").orderBy("t", F.col("kind").desc())
     own_start = F.when(F.lag("kind").over(of_one) == "start", F.lag("t").over(of_one))
     return (
@@ -75,7 +75,7 @@ def requests_of(journal: DataFrame) -> DataFrame:
 
 
 def with_place_among_attempts(rows: DataFrame, *time: str) -> DataFrame:
-    """first: nothing of its id was sent before it. again: something of its id had been delivered before it."""
+    """first: nothing with its id was sent before. again: delivered, though its id had been delivered before."""
     in_turn = Window.partitionBy("id").orderBy(*time, "outcome")
     before = in_turn.rowsBetween(Window.unboundedPreceding, -1)
     delivered = F.col("outcome") == SUCCESS
@@ -88,7 +88,7 @@ def with_place_among_attempts(rows: DataFrame, *time: str) -> DataFrame:
 
 
 def endpoint_of(url: str) -> Column:
-    """The address without what may be secret, or differs each time: user, password, query, fragment."""
+    """The address without what may be secret or differs each time: user, password, query, fragment."""
     return F.regexp_replace(F.regexp_replace(url, r"[?#].*$", ""), r"^([A-Za-z]+://)[^/]*@", "$1")
 
 
@@ -103,7 +103,7 @@ def outcome_of_status(status: str) -> Column:
 
 
 def _since_due() -> Column:
-    """From when it could have gone. A time later than its first attempt is that of a retry."""
+    """Since when it could have gone. A `scheduled_ms` later than the first attempt is that of a retry."""
     due = F.when(F.col("scheduled_ms") <= F.col("started_ms"), F.greatest("scheduled_ms", "created_ms"))
     return _no_less_than_0(F.col("started_ms") - F.coalesce(due, "created_ms"))
 
@@ -128,7 +128,7 @@ def with_order(deliveries: DataFrame, inversions: DataFrame) -> DataFrame:
 
 
 def measured(deliveries: DataFrame, *keys: str) -> DataFrame:
-    """One row for each combination of the keys that there is; without keys one row, also of nothing."""
+    """One row for each combination of keys that occurs. Without keys one row, even if there are no deliveries."""
     delivered = F.col("outcome") == SUCCESS
     latency = F.percentile_approx("latency_ms", list(SHARES), _EXACT_BELOW)
     wait = F.percentile_approx("wait_ms", list(SHARES), _EXACT_BELOW)
