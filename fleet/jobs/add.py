@@ -35,7 +35,7 @@ def add(
     *,
     on_progress: Callable[[Total], None] | None = None,
 ) -> Total:
-    """`put` is `add_jobs` or `add_events`. Where it fails, what came before it stays: the error says how much."""
+    """`put` is `add_jobs` or `add_events`. If it fails, what was added before stays: the error says how much."""
     total = Total()
     for batch in _batches(lines):
         total.refusals += [(line.number, line.refusal) for line in batch if line.content is None]

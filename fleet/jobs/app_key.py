@@ -18,7 +18,7 @@ _BLOCK_BYTES = 64
 
 
 def app_key(settings: Settings) -> bytes:
-    """The one that is set, else the one of this machine, made at its first use."""
+    """The key that is set, else this machine's own, made at first use."""
     if settings.database.app_key:
         return settings.database.app_key.encode()
     return _kept(settings.data_dir / FILE)
@@ -43,7 +43,7 @@ def token_maker(key: bytes) -> Callable[[str], str]:
 
 
 def is_token_of(key: bytes, job_id: str, token: str) -> bool:
-    """In the same time whatever it is compared with."""
+    """Takes the same time whatever the token is."""
     return hmac.compare_digest(token_of(key, job_id).encode(), token.encode())
 
 
@@ -59,7 +59,7 @@ def _kept(file: Path) -> bytes:
             writer.write(secrets.token_hex(32).encode())
             writer.flush()
             os.fsync(writer.fileno())
-        # A link appears whole or not at all, and of two processes that start at once one wins.
+        # A link appears whole or not at all, and if two processes start at once, one wins.
         with suppress(FileExistsError):
             os.link(own, file)
     finally:

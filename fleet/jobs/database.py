@@ -23,7 +23,7 @@ BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10
 IDLE_S = 1.0
 ASLEEP_MS = 30_000
-"""A transaction in which nothing is said for so long is the database's to end."""
+"""The database ends a transaction in which nothing was said for so long."""
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -56,8 +56,8 @@ def parse_url(given: str) -> URL:
 def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engine:
     """Opens nothing yet. `connections`: how many threads may use it at once.
 
-    Not `durable`: SQLite does not wait for the disk at each commit. For claims and outcomes: one that is lost with the
-    machine's power is delivered again. What has been added with `durable` is on disk all the same.
+    Not `durable`: SQLite does not wait for the disk at each commit. That is for claims and outcomes: if one is lost
+    with the machine's power, its job is delivered again. What was added with `durable` is on disk all the same.
     """
     if url.drivername != "sqlite":
         engine = create_engine(
@@ -87,7 +87,7 @@ def open_engine(url: URL, *, connections: int = 8, durable: bool = True) -> Engi
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    # In PostgreSQL each statement for itself: a transaction around it would be two more questions.
+    # In PostgreSQL each statement stands by itself: a transaction around it would be two more round trips.
     options = {} if engine.url.drivername == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
     with translated(engine), engine.connect().execution_options(**options) as connection:
         yield connection
@@ -95,10 +95,10 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def reading_in_parts(engine: Engine) -> Iterator[Connection]:
-    """For answers that are too long for memory: PostgreSQL has cursors only in a transaction."""
+    """For answers that are too large for memory: PostgreSQL has cursors only in a transaction."""
     with translated(engine), engine.connect() as connection, connection.begin():
         if engine.url.drivername != "sqlite":
-            # Whoever reads decides when to read on, and nobody waits for a reader.
+            # The reader decides when to read on, and nothing waits for a reader.
             connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         yield connection
 
@@ -119,7 +119,7 @@ _turns: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()
 
 
 def _turn(engine: Engine) -> contextlib.AbstractContextManager[object]:
-    """SQLite has one writer at a time, and those who wait for it sleep for up to 100 ms: our own threads need not."""
+    """SQLite has one writer at a time, and others sleep for up to 100 ms while they wait. Our own threads wait here."""
     if engine.url.drivername != "sqlite":
         return contextlib.nullcontext()
     return _turns.setdefault(engine, threading.Lock())
@@ -147,14 +147,14 @@ def place(url: URL) -> str:
 
 
 def _words(error: exc.SQLAlchemyError) -> str:
-    """The database's own, in one line, without the statement and its values."""
+    """The database's own words, in one line, without the statement and its values."""
     original = getattr(error, "orig", None)
     lines = [line.strip() for line in str(original or error).splitlines() if line.strip()]
     return "; ".join(lines[:3]) or type(error).__name__
 
 
 def _let_go_of_sleepers(asleep_ms: int, connection: Any, _record: object) -> None:
-    """Who is stopped in the middle of a transaction, or whose machine is gone, holds its rows no longer than this."""
+    """A client that is stopped in the middle of a transaction, or whose machine is gone, soon loses its locks."""
     connection.execute(f"SET idle_in_transaction_session_timeout = {asleep_ms}")
     for name, value in (("idle", 30), ("interval", 10), ("count", 3)):
         connection.execute(f"SET tcp_keepalives_{name} = {value}")
@@ -185,7 +185,7 @@ def _note_use(_connection: Any, record: Any) -> None:
 
 
 def _ask_if_idle(connection: Any, record: Any, _proxy: Any) -> None:
-    """A database that was restarted costs a question, not a failed call; a busy connection need not be asked."""
+    """After a restart of the database, this costs a question, not a failed call. A busy connection is not asked."""
     if time.monotonic() - record.info.get("used_s", time.monotonic()) < IDLE_S:
         return
     try:
@@ -196,6 +196,6 @@ def _ask_if_idle(connection: Any, record: Any, _proxy: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # With the write lock from the start: a transaction that reads first could not be sure to get it later.
+    # A write takes the lock from the start: a transaction that reads first could not be sure to get it later.
     writes = connection.get_execution_options().get("fleet_writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

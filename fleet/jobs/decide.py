@@ -39,7 +39,7 @@ class Verdict:
 
 
 def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Verdict:
-    """`failed_before`: how many earlier attempts of the job came to an end, none of them a good one."""
+    """`failed_before`: how many earlier attempts of the job ended, none of them well."""
     match outcome:
         case Delivered():
             return Verdict(status="COMPLETED", outcome="SUCCESS")
@@ -51,7 +51,7 @@ def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Ve
         case Unreachable():
             return _failed(job, "ERROR_CONNECTION", outcome.reason, 0, failed_before, now_ms)
         case NotSent():
-            # Counted all the same: a rule may stand for ever, and a job must not.
+            # Counted all the same: a rule may stay for ever, but a job must not.
             return _failed(job, "NOT_SENT", outcome.reason, 0, failed_before, now_ms)
         case Refenced():
             return _failed(job, "FENCED", "HTTP 412: a newer epoch has come by", 0, failed_before, now_ms)
@@ -65,6 +65,6 @@ def _failed(job: Job, name: OutcomeName, reason: str, asked_s: int, failed_befor
     delay_s = max(RETRY_DELAYS_S[min(failed_before, len(RETRY_DELAYS_S) - 1)], asked_s)
     due_ms = now_ms + delay_s * 1000
     if job.expires_ms is not None and job.expires_ms <= due_ms:
-        # Said now, not when it would be due: what waits behind it need not wait for that.
+        # It expires now, not when it would be due: what waits behind it need not wait for that.
         return Verdict(status="EXPIRED", outcome=name, error=reason)
     return Verdict(status="PENDING", outcome=name, error=reason, scheduled_ms=due_ms)

@@ -1,4 +1,4 @@
-"""How far the pipeline is behind: jobs that are due and not published, and for how long the first of them is."""
+"""How far the pipeline is behind: how many jobs are due and not published, and for how long the first of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Due:
 
 
 def due_since() -> Case[int]:
-    """Of a job that is due. A time that had gone by when the job was added was now."""
+    """Since when a due job has been due. A time that had passed when the job was added counts as that moment."""
     job = dispatch_jobs.c
     return case((job.scheduled_ms > job.created_ms, job.scheduled_ms), else_=job.created_ms)
 
 
 class DueJobs:
-    """Only looks: it makes neither a file nor tables. Blocking, for one thread."""
+    """Only looks: makes neither a file nor tables. Blocking, for one thread."""
 
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class DueJobs:
         self._has_tables = False
 
     def __call__(self) -> Due | None:
-        """None where there are no jobs to speak of yet."""
+        """None while there is no file, or no table of jobs."""
         url = database_url(self._settings)
         if url.drivername == "sqlite" and not Path(str(url.database)).exists():
             return None
@@ -43,7 +43,7 @@ class DueJobs:
             self._engine = open_engine(url, connections=1)
         job, now_ms = dispatch_jobs.c, self._clock.wall_ms()
         since = func.min(due_since())
-        # By an index of what is not over: what is, which is the most, is not read.
+        # By the index of statuses: finished jobs, which are most of them, are not read.
         question = select(func.count(), since).where(
             job.status == "PENDING", or_(job.scheduled_ms.is_(None), job.scheduled_ms <= now_ms)
         )

@@ -1,4 +1,4 @@
-"""For applications: an event in the transaction of the change that it tells of, so that there is both or neither.
+"""For applications: an event in the transaction of the change that it tells of, so that both are there or neither.
 
     with engine.begin() as connection:                    # your own transaction, in the database of the job store
         connection.execute(…your change…)
@@ -26,7 +26,7 @@ from fleet.sources import ulid
 
 
 class Cursor(Protocol):
-    """Of psycopg or sqlite3; their connections will do too."""
+    """A cursor of psycopg or sqlite3; their connections will do too."""
 
     def execute(self, statement: str, parameters: Any, /) -> Any: ...
 

@@ -1,6 +1,6 @@
-"""What is over and old leaves the store: in small transactions, so that nobody who works with it has to wait.
+"""What is over and old leaves the store, in small transactions, so that nothing else that uses it has to wait.
 
-Events go before their jobs: an event whose job is gone would make it anew when somebody looks back.
+Events go before their jobs: from an event whose job is gone, a look back would make the job anew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def prune(
     dry_run: bool = False,
     on_progress: Callable[[Pruned], None] | None = None,
 ) -> Pruned:
-    """Remove what came to its end before then. `errors`: jobs in ERROR too, which may be what holds their group."""
+    """Remove what ended before `before_ms`. `errors`: jobs in ERROR too, which may be what holds their group."""
     statuses: tuple[Status, ...] = (*DONE, "ERROR") if errors else DONE
     if dry_run:
         return _counted(engine, before_ms, statuses)
@@ -47,10 +47,10 @@ def prune(
         pruned.events += _removed(engine, events, events.c.id, ids)
         tell(pruned)
     for status in statuses:
-        # By the index of statuses: it begins with the oldest, and finds the end of them.
+        # By the index of statuses: it begins with the oldest job, and knows where the old ones end.
         for ids in _pages(engine, (dispatch_jobs.c.created_ms, dispatch_jobs.c.id), _old_jobs(before_ms, status)):
             with writing(engine) as connection:
-                # Once more, as it may have been retried by hand since it was read.
+                # Checked once more: a job may have been retried by hand since it was read.
                 still = and_(dispatch_jobs.c.id.in_(ids), _old_jobs(before_ms, status))
                 gone = connection.execute(delete(dispatch_jobs).where(still).returning(dispatch_jobs.c.id)).scalars()
                 attempts = delete(dispatch_attempts).where(dispatch_attempts.c.job_id.in_(left := list(gone)))
@@ -66,7 +66,7 @@ def prune(
 
 
 def forget_epochs(engine: Engine, *, before_ms: int) -> Iterator[tuple[int, int]]:
-    """A step at a time, for who has something else to do: (claims, epochs) that each removed."""
+    """One step at a time, so that the caller can do other things between: (claims, epochs) that each removed."""
     # One epoch after the other, its claims first: they may be many.
     for (number,) in _all(engine, select(epochs.c.epoch).where(_old_epochs(before_ms)).order_by(epochs.c.epoch)):
         while ids := [row[0] for row in _all(engine, _claims_of(number).limit(BATCH))]:
@@ -89,7 +89,7 @@ def _counted(engine: Engine, before_ms: int, statuses: Sequence[Status]) -> Prun
 
 def _old_jobs(before_ms: int, *statuses: Status) -> ColumnElement[bool]:
     job = dispatch_jobs.c
-    # `created_ms` says nothing new; it is what the index has.
+    # `created_ms` excludes nothing more; it is there because the index has it.
     return and_(job.status.in_(statuses), job.created_ms < before_ms, job.completed_ms < before_ms)
 
 
@@ -108,7 +108,7 @@ def _claims_of(epoch: int) -> Any:
 
 
 def _pages(engine: Engine, order: Sequence[Any], which: ColumnElement[bool]) -> Any:
-    """Ids, a batch at a time. Each goes on behind the one before, not from a start that is empty by now."""
+    """Ids, a batch at a time. Each batch goes on behind the one before: the beginning is empty by now."""
     after: tuple[Any, ...] | None = None
     while True:
         question = select(*order).where(which).order_by(*order).limit(BATCH)

@@ -1,4 +1,4 @@
-"""Jobs, events and subscriptions as people write them, checked: one line of JSON each, or one line of why not."""
+"""Jobs, events and subscriptions as people write them, checked: a line of JSON each, or a line that says why not."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MAX_LINE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
 MAX_URL_CHARACTERS = 4096
 MAX_KEY_CHARACTERS = 255
 MAX_TIMEOUT_S = 900
-"""A worker waits no longer for an answer, as it is set by itself."""
+"""By default, a worker waits no longer for an answer."""
 MAX_RETRIES = 100
 MAX_SUBSCRIPTION_CHARACTERS = 48
 MAX_EVENT_GROUP_CHARACTERS = MAX_NAME_CHARACTERS - MAX_SUBSCRIPTION_CHARACTERS - 1
-"""The group of an event's job is `subscription:group`, and has to be a group of a message."""
+"""The group of an event's job is `subscription:group`, and has to fit a message."""
 _MAX_SEQUENCE = 2**31 - 1
 _MAX_MS = 253_402_300_799_999  # the last of the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +120,7 @@ def read_event(line: bytes) -> NewEvent:
 
 
 def read_lines(lines: Iterable[bytes], read: Callable[[bytes], T]) -> Iterator[Line[T]]:
-    """Empty lines are passed over, and counted."""
+    """Empty lines are skipped, but counted."""
     for number, line in enumerate(lines, start=1):
         body = line.strip()
         if not body:
@@ -134,7 +134,7 @@ def read_lines(lines: Iterable[bytes], read: Callable[[bytes], T]) -> Iterator[L
 def subscription(
     *, pattern: str, target: str, mode_: str = "NEXT_ON_ERROR", pool: str | None = None, name: str | None = None
 ) -> Subscription:
-    """Without a name it gets one of its pattern and its target: subscribing twice is subscribing once."""
+    """Without a name it gets one made of its pattern and target, so subscribing is idempotent."""
     pattern, target = event_pattern(pattern), target_url("target", target)
     given = _name("name", name, MAX_SUBSCRIPTION_CHARACTERS)
     if given is None:
@@ -182,7 +182,7 @@ def mode(field: str, text: str) -> DispatchMode:
 
 
 def _name(field: str, text: str | None, most: int = MAX_NAME_CHARACTERS) -> str | None:
-    """None for none: a null and an empty group are both no group."""
+    """None if there is none: a null and an empty group both mean no group."""
     if not text:
         return None
     if len(text) > most:
@@ -199,7 +199,7 @@ def _number(field: str, value: int, least: int, most: int) -> int:
 
 
 def _moment(field: str, value: str | int | None) -> int | None:
-    """Milliseconds of ISO 8601 (in UTC where it names no zone), or of milliseconds. The past is good: due at once."""
+    """Milliseconds, from ISO 8601 (UTC where it names no zone) or as they are. The past is allowed: due at once."""
     if value is None:
         return None
     if isinstance(value, str):

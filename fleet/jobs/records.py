@@ -110,14 +110,14 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Yours until `job.claimed_until_ms`, which is also what a settlement has to carry."""
+    """The caller's until `job.claimed_until_ms`, which a settlement has to carry too."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Somebody else has it until then."""
+    """Another claim holds it until then."""
 
     until_ms: int
 

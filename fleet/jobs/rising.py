@@ -1,4 +1,4 @@
-"""Times of creation that order what was added: ids that people give do not rise by themselves."""
+"""Times of creation that order what was added: ids that people choose do not rise by themselves."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import threading
 
 _MOST = 10_000
 LONGEST_EVENT_ID = 100
-"""Of those that the ids of their jobs begin with: a job's id is a message's id too, and that has at most 128
+"""The longest event id that the ids of its jobs begin with: a job's id is also its message's id, which has at most 128
 characters."""
 
 
 def begins_its_jobs(event_id: str) -> str | None:
-    """What the ids of an event's jobs begin with, and are ordered by; None where they are in no order."""
+    """What the ids of an event's jobs begin with, and are ordered by. None: they are in no order."""
     return f"{event_id}." if len(event_id) <= LONGEST_EVENT_ID else None
 
 
 class Rising:
-    """Of one process. The order of a group is (created, id), and job-10 must not overtake job-9 because both came
-    within a millisecond: the later one is said to have come a millisecond later. No group's clock waits for another's.
+    """For one process. The order of a group is (created, id), and job-10 must not overtake job-9 because both came
+    within a millisecond: the second is given the next millisecond. Each group has a clock of its own.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Rising:
         self._last: dict[str, tuple[int, str | None]] = {}
 
     def at(self, group: str | None, id_: str | None, now_ms: int) -> int:
-        """`id_`: what stands beside the time in the order; None is in no order to any other."""
-        # Those without a group have no order, but a list of them is read as one.
+        """`id_`: what decides the order where the times are equal. None: it decides nothing."""
+        # Jobs without a group have no order, but people read a list of them as one.
         lane = group or ""
         with self._lock:
             last_ms, last_id = self._last.get(lane, (0, ""))
@@ -40,5 +40,5 @@ class Rising:
 
 
 def _rises(last: str | None, id_: str | None) -> bool:
-    """Whatever stands behind either. Of `order-17.` and `order-17.paid.` it is a hash that says which comes first."""
+    """Whatever follows either. Between jobs of `order-17.` and `order-17.paid.`, a hash decides which comes first."""
     return last is not None and id_ is not None and last < id_ and not id_.startswith(last)

@@ -147,11 +147,11 @@ claims = Table(
 schema_version = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
 
 TO_FAN_OUT = events.c.fanned_out <= literal_column("0")
-"""New, or taken by a driver. Said in so many words by each question about them: else no database sees the index."""
+"""New, or taken by a driver. Each question about them must say exactly this: otherwise no database uses the index."""
 Index("events_to_fan_out", events.c.fanned_out, events.c.created_ms, postgresql_where=TO_FAN_OUT,
       sqlite_where=TO_FAN_OUT)  # fmt: skip
 Index("jobs_by_status", dispatch_jobs.c.status, dispatch_jobs.c.created_ms)
-# The order of a group; its finished jobs are the many, and nobody asks for their order.
+# The order of a group. Most of its jobs are finished, and their order is never asked for.
 _UNFINISHED = dispatch_jobs.c.status.not_in(("COMPLETED", "EXPIRED", "CANCELLED"))
 Index("jobs_of_group", dispatch_jobs.c.msg_group, dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms,
       dispatch_jobs.c.id, postgresql_where=_UNFINISHED, sqlite_where=_UNFINISHED)  # fmt: skip
@@ -159,13 +159,13 @@ Index("attempts_by_end", dispatch_attempts.c.ended_ms)
 
 
 def migrate(engine: Engine, *, version: int = VERSION, steps: Mapping[int, Sequence[str]] = STEPS) -> None:
-    """Make the tables as they have to be. Any number of processes may do so at once: one does, the others wait."""
+    """Make the tables as they have to be. Any number of processes may try at once: one does it, the others wait."""
     with engine.connect() as connection:
         if _version(connection) == version:
             return
     with engine.connect().execution_options(fleet_writes=True) as connection, connection.begin():
         if connection.dialect.name == "postgresql":
-            # Held to the end of the transaction. In SQLite the transaction itself has begun with the write lock.
+            # Held to the end of the transaction. In SQLite, the transaction itself began with the write lock.
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         found = _version(connection)
         if found is None:

@@ -77,7 +77,7 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
 
 
 def moment(ms: int | None) -> str | None:
-    """ISO 8601 in UTC, with milliseconds; a number that is no time of ours is shown as it is."""
+    """ISO 8601 in UTC, with milliseconds. A number that cannot be a date is shown as it is."""
     if ms is None:
         return None
     try:
@@ -87,7 +87,7 @@ def moment(ms: int | None) -> str | None:
 
 
 def content(payload: str) -> Any:
-    """As JSON where it is that; other programs write into these tables too."""
+    """Decoded if it is JSON; other programs write into these tables too."""
     try:
         return msgspec.json.decode(payload)
     except (msgspec.DecodeError, RecursionError):

@@ -58,7 +58,7 @@ from fleet.settings import Settings
 from fleet.sources import ulid
 
 MARGIN_MS = 15_000
-"""Added to a job's timeout while it is taken: what a server needs besides the delivery, and what its clock is off."""
+"""Added to a job's timeout in a claim: for what a server does besides the delivery, and for a clock that is off."""
 
 _NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
 
@@ -66,7 +66,7 @@ _NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
 def open_store(
     settings: Settings, *, connections: int = 8, durable: bool = True, clock: Clock | None = None
 ) -> JobStore:
-    """With its tables there and as they have to be. `durable`: see `open_engine`."""
+    """The store, with its tables as they have to be. `durable`: see `open_engine`."""
     store = JobStore(open_engine(database_url(settings), connections=connections, durable=durable), clock=clock)
     store.migrate()
     return store
@@ -103,7 +103,7 @@ _NEXT_ONES = (
 )
 _NOT_BEFORE_DUE = case((dispatch_jobs.c.scheduled_ms > _DUE, dispatch_jobs.c.scheduled_ms), else_=_DUE)
 _PUT_BACK_BEHIND = (
-    # Said again: one that somebody takes or cancels meanwhile is waited for, and looked at by this alone.
+    # Said again: a job that is claimed or cancelled meanwhile is waited for, and then judged by this alone.
     update(dispatch_jobs)
     .where(dispatch_jobs.c.id.in_(_NEXT_ONES), _MAY_BE_OUT)
     .values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
@@ -118,7 +118,7 @@ _CLAIM = (
     )
     .returning(*dispatch_jobs.c)
 )
-# Whether a job is still taken by us: until when it is marks the taking, as each later one ends later.
+# Whether a claim is still ours. A claim is known by its end, since each later one ends later.
 _OURS = and_(
     _WANTED,
     dispatch_jobs.c.status == "IN_PROGRESS",
@@ -145,7 +145,7 @@ class JobStore:
     # Adding ---------------------------------------------------------------------------------------
 
     def add_jobs(self, jobs: Sequence[NewJob]) -> Added:
-        """All in one transaction. One whose id or idempotency key is there already changes nothing."""
+        """All in one transaction. A job whose id or idempotency key is there already changes nothing."""
         if not jobs:
             return Added()
         rows = self._rows(jobs)
@@ -214,7 +214,7 @@ class JobStore:
             return [Attempt(**row) for row in rows]
 
     def stats(self) -> dict[Status, int]:
-        """How many there are of each status, also of those of which there is none."""
+        """How many jobs there are of each status, zeros included."""
         question = select(dispatch_jobs.c.status, func.count()).group_by(dispatch_jobs.c.status)
         with reading(self.engine) as connection:
             found: dict[str, int] = {row[0]: row[1] for row in connection.execute(question)}
@@ -230,14 +230,14 @@ class JobStore:
         return self._retry(*_of(group, pool))
 
     def cancel(self, job_id: str) -> bool:
-        """PENDING, QUEUED or ERROR → CANCELLED. False: it is under way or done with, or there is none.
+        """PENDING, QUEUED or ERROR → CANCELLED. False: it is under way or finished, or there is no such job.
 
-        One in ERROR holds the BLOCK_ON_ERROR jobs behind it: it is given up by name, and not with its group.
+        A job in ERROR holds the BLOCK_ON_ERROR jobs behind it: it is given up only by its id, not with its group.
         """
         return self._cancel(("PENDING", "QUEUED", "ERROR"), dispatch_jobs.c.id == job_id) == 1
 
     def cancel_all(self, *, group: str | None = None, pool: str | None = None) -> int:
-        """Those that wait."""
+        """PENDING or QUEUED → CANCELLED; returns how many."""
         return self._cancel(("PENDING", "QUEUED"), *_of(group, pool))
 
     def _retry(self, *which: ColumnElement[bool]) -> int:
@@ -250,7 +250,7 @@ class JobStore:
             return connection.execute(wanted.values(again)).rowcount
 
     def _cancel(self, statuses: Sequence[Status], *which: ColumnElement[bool]) -> int:
-        """One statement that looks and changes: the attempt that it changes is the one that it saw."""
+        """One statement looks and changes: the attempt that it changes is the one that it saw."""
         gone = {"status": "CANCELLED", "completed_ms": self._clock.wall_ms()}
         with writing(self.engine) as connection:
             wanted = update(dispatch_jobs).where(dispatch_jobs.c.status.in_(statuses), *which)
@@ -269,11 +269,10 @@ class JobStore:
         return why_not(found, attempt)
 
     def return_(self, job: Job, *, due_ms: int, window: int) -> Over | Busy | None:
-        """PENDING again, as the next attempt, with none recorded: nobody was asked. Not None: it is not to be had.
+        """PENDING again as the next attempt, with none recorded: no request was made. Not None: it cannot be claimed.
 
-        With those of its group that may be out behind it: first attempts stay in order, and the messages of theirs
-        that are on their way deliver nothing. So many are out at most as `window` says; to put back one that is not
-        out changes nothing.
+        Jobs of its group that may be out behind it go back too: first attempts stay in order, and messages of theirs
+        that are on their way deliver nothing. At most `window` are out; it does no harm to put back one that is not.
         """
         given = {"job": job.id, "turn": job.attempt, "now": self._clock.wall_ms(), "due": due_ms}
         behind = {
@@ -290,13 +289,13 @@ class JobStore:
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
     ) -> Verdict | None:
-        """Record the attempt of a job as it was taken, and what follows. None: somebody else has it by now.
+        """Record the attempt of a claimed job, and what follows from it. None: the claim is no longer ours.
 
         The attempt is recorded all the same: it was made.
         """
         ended_ms = self._clock.wall_ms() if ended_ms is None else ended_ms
         with writing(self.engine) as connection:
-            # The job first: whoever else settles it waits here, and the attempts counted below are all there are.
+            # The job first: another settlement of it waits here, and the attempts counted below are all there are.
             held = connection.execute(_HELD, _mark(job)).first() is not None
             failed = 0 if isinstance(outcome, Delivered) else _failed_attempts(connection, job)
             verdict = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
@@ -340,7 +339,7 @@ def _mark(job: Job) -> dict[str, Any]:
 
 
 def _failed_attempts(connection: Connection, job: Job) -> int:
-    """How many earlier attempts ended badly. Not the attempt's number: one that got lost was not the target's fault."""
+    """How many earlier attempts ended badly. Not the attempt's number: a lost attempt was not the target's fault."""
     question = select(func.count(func.distinct(dispatch_attempts.c.attempt))).where(
         dispatch_attempts.c.job_id == job.id, dispatch_attempts.c.attempt < job.attempt
     )
