@@ -1,7 +1,7 @@
 """May the target of a job be called now? The circuit breaker of its origin is asked before the job is taken.
 
-They are the workers' breakers, with the workers' rules. What differs is who waits: a worker holds a message up to two
-seconds for the probe of another one. A server holds none, or a target that hangs would take the seats of all others.
+They are the workers' breakers, with the workers' rules. What differs is the waiting: a worker holds a message for up to
+two seconds while another worker probes. A server holds none: a target that hangs would take the places of all others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fleet.delivery.request import Requests, Ticket
 from fleet.state.breakers import RULES
 
 PROBED_DELAY_S = math.ceil(RULES.open_ms / 1000)
-"""While somebody probes: as long as after a probe that fails. A target that hangs keeps its prober waiting for the
-job's timeout, and a shorter delay would have all its other messages come by many times meanwhile."""
+"""While another probe is out: as long as after a probe that fails. A target that hangs keeps its prober waiting for the
+job's timeout; with a shorter delay, all its other messages would come by many times meanwhile."""
 
 _APART_MS, _MOST_MS = 10, 60_000
-"""A hundred a second and server; who comes after six thousand others waits no longer than those do."""
+"""A hundred a second and server. A job that comes after six thousand others waits no longer than they do."""
 _ORIGINS = 1000
 
 
@@ -34,10 +34,10 @@ class Shut:
 
 
 class Turns:
-    """When the jobs of a target that is shut come again: one after the other, however many they are.
+    """When the jobs of a target that is shut come again: one after the other, however many there are.
 
-    Each time is a message, and what queue and ledger remember of it. All at once would also be one probe for all of
-    them; so there is somebody to ask for the next one as soon as it is free.
+    Each return costs a message, and what queue and ledger remember of it. If all came at once, one of them would probe
+    and the rest would go back. One after the other, there is always a job to make the next probe as soon as it may.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Targets:
         self._requests = requests
 
     def unasked(self, url: str) -> Ticket:
-        """For a job that will hardly be sent: it may not take the permit of one that will."""
+        """For a job that will hardly be sent: it must not take the permit from one that will."""
         return self._requests.unasked(origin_of(url))
 
     async def admit(self, url: str) -> Ticket | Shut:
@@ -79,7 +79,7 @@ class Targets:
         told: asyncio.Future[Ticket | Ask | Open] = asyncio.get_running_loop().create_future()
 
         def decided() -> None:
-            # Here and not when we wake: a permit that nobody has taken by the end of this call is given back.
+            # Here, not when we wake: a permit that is not taken by the end of this call is given back.
             if not told.done():
                 told.set_result(self._requests.admit(origin))
 

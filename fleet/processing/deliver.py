@@ -9,7 +9,7 @@ from fleet.outcome import Delivered, Outcome
 
 
 def request_headers(job: Job) -> list[str] | None:
-    """None where a value would write headers of its own: rows may come from other programs than ours."""
+    """None where a value would write headers of its own: rows may come from programs other than ours."""
     named = {
         "Idempotency-Key": job.id,
         "Fleet-Job": job.id,
@@ -28,7 +28,7 @@ def request_headers(job: Job) -> list[str] | None:
 
 
 def outcome_of(reply: Reply) -> Outcome:
-    """As for any delivery, but every 2xx is a yes: receivers of webhooks know nothing of our `ack`."""
+    """As for any delivery, but every 2xx is a success: receivers of webhooks know nothing of our `ack`."""
     if reply.error is None and 201 <= reply.status <= 299:
         return Delivered(reply.status)
     return classify(reply)

@@ -1,7 +1,7 @@
 """One message of the pipeline: take its job, deliver the payload to its target, record what came of it.
 
-The router that sent the message is told `ack` whatever the target answered: retries are the pipeline's, through
-`scheduled_ms`. With two drivers of retries a job would be delivered by both.
+The router that sent the message is told `ack` whatever the target answered: the pipeline retries, through
+`scheduled_ms`. If the router retried as well, both would deliver the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 512
-"""Deliveries under way. Each holds a payload of up to 1 MiB, and a request of a worker that waits for it."""
+"""Deliveries under way. Each holds a payload of up to 1 MiB, and the request of a worker that waits for it."""
 THREADS = 8
 _SETTLE_AGAIN_S = 0.5
 _RETURN_S = (1, 2, 5)
@@ -77,7 +77,7 @@ class Processor:
     ) -> None:
         """`open_store` and `read_key` are called at the first message: a server without jobs makes no files.
 
-        `window`: of a group's NEXT_ON_ERROR jobs, how many the feed has out at most.
+        `window`: how many NEXT_ON_ERROR jobs of a group the feed has out at most.
         """
         self._open_store = open_store
         self._read_key = read_key
@@ -107,7 +107,7 @@ class Processor:
         good = is_token_of((await self._run(self._open))[0], job_id, token)
         now_ms = self._clock.boot_ms()
         if not good and now_ms >= self._complain_ms:
-            # Anybody can send one: one line a minute says it, a line each would bury what matters.
+            # Anybody can send such a token: one line a minute says it, a line each would bury what matters.
             self._complain_ms = now_ms + _COMPLAIN_EVERY_MS
             log.warning("a message came with a token of another key: is FLEET_DATABASE_APP_KEY the same everywhere?")
         return good
@@ -122,7 +122,7 @@ class Processor:
             signer = await self._signers.of(seen.pool)
             if isinstance(signer, Unsignable):
                 raise JobStoreError(signer.reason)
-            # Likewise: while its target is known to fail.
+            # Likewise while its target is known to fail.
             ticket = await self._admit(seen)
             if isinstance(ticket, Shut):
                 return await self._return(store, seen, ticket)

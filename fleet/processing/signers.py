@@ -1,4 +1,4 @@
-"""Which signer the webhooks of a job have: that of the pool which its messages go through."""
+"""Which signer the webhooks of a job have: that of the pool that its messages go through."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_MS = 1000.0
 
 
 class JobSigners:
-    """Follows the pools that exist, at most once a second; StateError where Redis does not say which."""
+    """Follows the pools that exist, at most once a second. StateError if Redis does not say which."""
 
     def __init__(
         self, *, registry: Registry, signatures: Signatures, clock: Clock, default_pool: str = DEFAULT_POOL
