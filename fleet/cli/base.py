@@ -38,7 +38,7 @@ def _remember(context: click.Context, option: click.Parameter, value: str | None
 
 def _remember_redis(context: click.Context, option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        # A wrong call, whichever the command is: some would ask nothing of Redis, and some only after a while.
+        # A usage error, whatever the command: some would ask nothing of Redis, and some only after a while.
         try:
             check_url(value)
         except StateUnavailable as error:
@@ -144,7 +144,7 @@ def run_command(command: Callable[..., Any]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough. The interpreter's last flush must not complain either.
+        # The reader of our output has seen enough. The interpreter's last flush must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except FleetError as error:

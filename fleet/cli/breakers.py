@@ -72,7 +72,7 @@ def reset(context: click.Context, origin: str | None, every: bool) -> None:
         async with connected(settings_of(context).redis.url) as client:
             shared = SharedBreakers(client)
             there = {view.origin for view in (await shared.all())[1]}
-            # Also one that is closed in Redis: a worker may have opened it while Redis was away.
+            # A breaker that is closed in Redis too: a worker may have opened it while Redis was away.
             await (shared.reset(normal) if normal else shared.reset_all())
             return normal in there
 

@@ -89,7 +89,7 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
         show_json({"ok": False, "error": str(error), "remarks": [], "queues": [], "pools": []})
         return 1
     queues, pools = [queue.name for queue in found.queues], [pool.code for pool in found.pools]
-    # What needs no look at the queues: from here they need not be reachable, and are not asked.
+    # Only what needs no look at the queues: they need not be reachable from here, and are not asked.
     remarks = list(found.remarks)
     for queue in found.queues:
         reasons = refusal_of(queue), haste_of(queue, settings.lease.ttl_ms)

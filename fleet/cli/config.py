@@ -37,7 +37,7 @@ def show(context: click.Context, as_json: bool) -> None:
     if as_json:
         show_json({"revision": found.revision, "checkedAt": utc(found.checked_ms), "config": document})
         return
-    # The revision goes where it is in nobody's way who keeps the JSON.
+    # The revision goes to stderr, so that stdout is the JSON alone.
     ago = span(max(0.0, time.time() - found.checked_ms / 1000))
     click.echo(f"Revision {found.revision}, checked {ago} ago", err=True)
     show_json(document)

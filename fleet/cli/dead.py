@@ -22,7 +22,7 @@ from fleet.words import number, span
 
 
 async def names_of_queues(client: Client) -> list[str]:
-    """Configured ones, and those that were configured and are not finished."""
+    """The configured queues, and those that were configured and are not finished."""
     config = (await views.configuration(client))[1]
     return sorted({queue.name for queue in config.queues} | set(await Registry(client).queues()))
 

@@ -1,4 +1,4 @@
-"""Commands for events and who is told of them."""
+"""Commands for events and their subscriptions."""
 
 from __future__ import annotations
 

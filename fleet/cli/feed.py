@@ -119,7 +119,7 @@ def backfill(
     """Publish a large backlog in large epochs, and wait for room where the queue is full."""
     if days is not None and subscription is None:
         raise click.UsageError("--days goes with --subscription.", context)
-    if days is not None and not days <= _MOST_DAYS:  # nor nan
+    if days is not None and not days <= _MOST_DAYS:  # NaN too
         raise click.UsageError(f"--days is at most {_MOST_DAYS:,}.", context)
     settings = _settings(context, master, queue)
     settings = replace(settings, feed=replace(settings.feed, batch_size=batch_size or settings.feed.max_depth))
@@ -205,7 +205,7 @@ def _feed(settings: Settings, *, quiet: bool = False) -> Iterator[tuple[Feed, Sc
 def _end(screen: Screen, totals: Totals, as_json: bool) -> None:
     screen.clear()
     if as_json:
-        # One line, whatever came before it: what a log ends with can be read by a program.
+        # One line, whatever came before it: a program can read the last line of a log.
         click.echo(json.dumps(totals.document(), ensure_ascii=False))
     else:
         click.echo(totals.line())

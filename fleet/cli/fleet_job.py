@@ -1,6 +1,6 @@
-"""The `fleet` command as a Spark application: `spark-submit … fleet_job.py feed run`, with all its words and settings.
+"""The `fleet` command as a Spark application: `spark-submit … fleet_job.py feed run`, with all options and settings.
 
-A copy of it is what `fleet feed pack` makes for spark-submit, beside the code and the packages that it needs.
+`fleet feed pack` makes a copy of this file for spark-submit, beside the code and the packages that it needs.
 """
 
 import sys

@@ -27,7 +27,7 @@ def status(context: click.Context, as_json: bool) -> None:
     """Show who runs, what waits and what is wrong."""
 
     async def question() -> Status:
-        # It says itself what Redis refuses, as one of the problems.
+        # `status_of` itself names what Redis refuses, as one of the problems.
         async with connected(settings_of(context).redis.url) as client:
             return await status_of(client)
 

@@ -91,7 +91,7 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int, metri
 
 
 async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
-    # Who is refused now would be started again and again, and refused each time: said once, as without processes.
+    # A worker that Redis refuses would be started again and again. Fail once instead, as with a single process.
     async with connected(redis_url):
         pass
     on_signals(supervisor.stop)

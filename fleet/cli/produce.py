@@ -175,10 +175,10 @@ def _uri(context: click.Context, queue: str | None, wait_s: float) -> str:
         settings, name, uri = coming.wait_for(where)
         coming.wait_until(lambda: ask(is_served(settings, name)))
         return uri
-    # What an adapter needs beside its URI comes from the settings too.
+    # What an adapter needs besides its URI comes from the settings too.
     adapter = adapter_of(queue)
     if adapter.kept_in == "redis":
-        adapter.parse(queue)  # no fleet that comes up makes a wrong URI right
+        adapter.parse(queue)  # waiting for a fleet does not make a wrong URI right
         coming.wait_for(lambda: settings_of(context))
     else:
         settings_without_redis(context)
@@ -186,7 +186,7 @@ def _uri(context: click.Context, queue: str | None, wait_s: float) -> str:
 
 
 class _ComingUp:
-    """Patience with a fleet that was started a moment ago, and a word about it."""
+    """Waits for a fleet that was started a moment ago, and says so."""
 
     def __init__(self, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -199,7 +199,7 @@ class _ComingUp:
             try:
                 return question()
             except NotUp:
-                # Why it is not, is said if it stays so.
+                # The error says why only if no fleet comes up.
                 if not self._has_time():
                     raise
                 if not self._waited:
@@ -208,7 +208,7 @@ class _ComingUp:
             self._pause()
 
     def wait_until(self, fact: Callable[[], bool]) -> None:
-        """Of a fleet that was not up a moment ago: what is looked at next would else be half of it."""
+        """Only if the fleet was not up a moment ago: what is looked at next might otherwise be only half there."""
         while self._waited and self._has_time():
             with contextlib.suppress(StateError):
                 if fact():
@@ -219,7 +219,7 @@ class _ComingUp:
         return time.monotonic() < self._deadline_s
 
     def _pause(self) -> None:
-        # Of a fleet that is not there yet nobody hears anything.
+        # A fleet that is not there yet sends nothing to wait for.
         time.sleep(_LOOK_S)
 
 
@@ -251,7 +251,7 @@ def _journal(path: Path | None) -> Iterator[Journal | None]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[SendResult], None] | None]:
-    """A counter in place, where somebody watches."""
+    """A counter in place, if somebody watches."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -14,7 +14,7 @@ from fleet.state.connect import Client, connected
 
 @contextlib.asynccontextmanager
 async def reading(context: click.Context) -> AsyncIterator[Client]:
-    """They show what can be read while Redis refuses writes, and say so in a line beside it."""
+    """While Redis refuses writes, they show what can be read, and say so in a line on stderr."""
     async with connected(settings_of(context).redis.url) as client:
         yield client
         if refused := await present.refused(client):

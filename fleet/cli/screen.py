@@ -10,7 +10,7 @@ import click
 
 
 class Screen:
-    """`quiet`: says nothing. Where nobody looks on (no terminal), `show` is `None`."""
+    """`quiet`: says nothing. Without a terminal, `show` is `None`."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -28,7 +28,7 @@ class Screen:
             self._shown = False
 
     def _show(self, text: str) -> None:
-        # A line that wraps could not be taken back.
+        # A line that wraps could not be erased again.
         width = shutil.get_terminal_size().columns - 1
         click.echo(f"\r\x1b[K{text[:width]}", err=True, nl=False)
         self._shown = True

@@ -26,8 +26,8 @@ limit_option = click.option("--limit", type=click.IntRange(0), default=100, show
 
 @contextlib.contextmanager
 def store_of(context: click.Context) -> Iterator[JobStore]:
-    """Needs no Redis: jobs are added while nothing of the fleet runs."""
-    # Here, not above: it takes SQLAlchemy, which no other command needs, a fifth of a second to be imported.
+    """Needs no Redis: jobs can be added while no process of the fleet runs."""
+    # Here, not above: importing SQLAlchemy takes a fifth of a second, and most commands do not need it.
     from fleet.jobs.store import open_store
 
     store = open_store(settings_without_redis(context), connections=1)
@@ -39,7 +39,7 @@ def store_of(context: click.Context) -> Iterator[JobStore]:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[Total], None] | None]:
-    """A counter in place, where somebody watches."""
+    """A counter in place, if somebody watches."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -24,7 +24,7 @@ def show_table(
 ) -> None:
     """Numbers to the right, words to the left. The widest column gives way where the terminal is narrow.
 
-    `ends_in_prose`: the last one is to be read, not recognised. Nothing is cut: a terminal shows it in several lines.
+    `ends_in_prose`: the last column is to be read, so nothing of it is cut: a terminal shows it in several lines.
     """
     if not rows:
         click.echo(empty)
