@@ -134,7 +134,7 @@ def _run(
 
 
 def _profile(chosen: Sequence[Scenario], ground: Ground) -> None:
-    """Afterwards and once: a process that is looked at is slower, so these figures are in no table."""
+    """Afterwards, and once: a process that is profiled is slower, so these figures are in no table."""
     Profiler.install(ground)
     for scenario in chosen:
         if isinstance(scenario, Profiled):

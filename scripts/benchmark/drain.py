@@ -38,7 +38,7 @@ class Workers(Protocol):
 
 
 class Observer(Protocol):
-    """Who looks at the processes between the two readings that the rate is taken from."""
+    """Looks at the processes between the two readings that the rate is taken from."""
 
     def warm(self, workers: Workers, /) -> None: ...
 
@@ -80,7 +80,7 @@ def drain(
     """
     waiting = left()
     if waiting != count:
-        # Also the proof that `left` can see messages at all, which an always-zero check would pass without.
+        # This also proves that `left` sees messages at all: one that always said 0 would pass the check at the end.
         raise BenchError(f"filled with {count} messages, but {waiting} are in the queue")
     before = sink.deliveries()
     began_s = time.monotonic()

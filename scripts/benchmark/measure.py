@@ -1,7 +1,7 @@
 """Rounds, the best of them, and what it is held against.
 
-All scenarios take turns in each round, rather than one after the other: a machine that is busy for a
-minute then slows a round of everybody, and the best of each still compares.
+All scenarios take turns in each round, rather than each doing all its rounds: a machine that is busy for a
+minute then slows one round of every scenario, and the best of each still compare.
 """
 
 from __future__ import annotations

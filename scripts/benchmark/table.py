@@ -69,7 +69,7 @@ def _cells(row: Row, rows: Sequence[Row], peer: Row | None) -> list[str | Text]:
 
 
 def cpu_of(details: Mapping[str, float | int | str]) -> str:
-    """Of the processes that took part: Fleet's, then those of its servers; '' where nobody measured them."""
+    """CPU time of Fleet's processes, then of its servers; '' where it was not measured."""
     us = {name.removesuffix("_us"): float(value) for name, value in details.items() if name.endswith("_us")}
     if us.pop("redis_scripts", None) is None:
         return ""

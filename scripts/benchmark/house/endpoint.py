@@ -1,4 +1,4 @@
-"""`fleet endpoint` as a sink that is slow on purpose or notes who came when, and what its journal says."""
+"""`fleet endpoint` as a sink that is slow on purpose or notes what came when, and what its journal says."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_journal(path: Path) -> Seen:
             case journal.SentRecord():
                 pass
     in_progress = 0
-    # Of two at the same instant the end counts first.
+    # If a start and an end share an instant, the end counts first.
     for _, change in sorted(changes):
         in_progress += change
         seen.peak = max(seen.peak, in_progress)

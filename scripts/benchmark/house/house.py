@@ -111,7 +111,7 @@ class House:
     def start(
         self, stack: ExitStack, crew: Crew, name: str, *arguments: str, more: Mapping[str, str] | None = None
     ) -> None:
-        """One `fleet` command. Its folder is ours, so no fleet.toml of somebody's is found there."""
+        """One `fleet` command. It runs in a folder of ours, so it does not find a fleet.toml of somebody else."""
         environment = {
             "FLEET_REDIS_URL": self.server.url,
             "FLEET_DATA_DIR": str(self.folder / "data"),
@@ -147,7 +147,7 @@ class House:
         return {"tracked": tracked, "settled": settled, "dead": dead}
 
     def strange_keys(self) -> list[str]:
-        """Keys of no family that may remain after everything is delivered and acked."""
+        """Keys outside the families that may remain after everything is delivered and acked."""
         return sorted(
             key for key in self.client.scan_iter(count=1000) if not any(fnmatchcase(key, family) for family in FAMILIES)
         )

@@ -1,4 +1,4 @@
-"""Which step of its way a message spends its time in: Redis tells of every call, and calls name their messages."""
+"""In which step of its way a message spends its time: Redis shows every call, and calls name their messages."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ TOKEN = "bench-token"  # noqa: S105 (what the sink asks of every delivery; a sec
 _TIMEOUT_S = 5.0
 _REQUESTS = re.compile(rb"\s(\d+)\s+(\d+)\s+(\d+)\s+Reading")
 
-# One process, because that is what a single core of this sink can take ten times over, and because the
-# peers need the other core. Buffering and temporary folders only matter for starting without root.
+# One process: a single core of this sink takes ten times what is asked of it, and the peers need the
+# other core. Buffering and temporary folders only matter for starting without root.
 _CONFIGURATION = """
 daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log warn;
 worker_rlimit_nofile 8192;

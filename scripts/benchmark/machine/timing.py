@@ -1,4 +1,4 @@
-"""A program that the bench starts to time it, and what it says in its last line."""
+"""For a program that the bench starts to be timed: what it says in its last line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stretch:
         self._began_s = time.perf_counter()
 
     def end(self, count: int, **more: float | int) -> None:
-        """Say it all."""
+        """Print the figures."""
         seconds = time.perf_counter() - self._began_s
         us = {f"{name}_us": (tree_s(pid) - self._cpu_s[name]) * 1e6 / count for name, pid in self._pids.items()}
         figures = {
@@ -38,7 +38,7 @@ class Stretch:
 
 
 def tree_s(pid: int) -> float:
-    """CPU time of a process, of all it started, and of all that these have outlived."""
+    """CPU time of a process and of all it started, including those that have ended."""
     total = 0.0
     with suppress(psutil.NoSuchProcess):
         top = psutil.Process(pid)
@@ -50,7 +50,7 @@ def tree_s(pid: int) -> float:
 
 
 def stay_on(cores: set[int]) -> None:
-    """This program and whatever it starts from now on. The cores of a machine that has but one are all."""
+    """Keep this program, and whatever it starts from now on, on these cores, if the system lets it."""
     with suppress(OSError):
         os.sched_setaffinity(0, cores)
 

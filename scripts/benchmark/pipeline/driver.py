@@ -42,7 +42,7 @@ class Spec:
 
 
 def backfill(spec: Spec) -> None:
-    """From a file, as it would be from any table that Spark reads: plan, and publish, on one core."""
+    """Plan and publish from a file, as from any table that Spark reads, on one core."""
     stay_on(one_core())
     spark = Spark(master=_MASTER, shards=1)
     try:

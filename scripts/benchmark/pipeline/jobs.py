@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 DUE_MS = 1_700_000_000_000
 """When the first of them was added: long ago, so that all are due."""
 NOW_MS = DUE_MS + 1_000_000_000
-"""For those who plan from a file, and have no clock of their own to ask."""
+"""For programs that plan from a file: they take this as the time now."""
 WARM_UPS, _WARM_UP = 10, 20_000
 KEY = "of the bench"
 ENDPOINT = "http://127.0.0.1:9/api/dispatch/process"
@@ -26,7 +26,7 @@ _COPY = "COPY dispatch_jobs ({}) FROM STDIN (FORMAT csv, NULL '')"
 
 
 def jobs(count: int, *, first: int = 0) -> pa.Table:
-    """Two of three are in order with nine others, every third is IMMEDIATE; each has a sibling far from it."""
+    """Groups of ten, each spread over the whole table. Two of three are NEXT_ON_ERROR, every third is IMMEDIATE."""
     numbers = np.arange(first, first + count)
     groups = max(1, count // OF_A_GROUP)
     group = (numbers - first) % groups
@@ -63,9 +63,9 @@ def write_parquet(path: Path, count: int) -> None:
 
 
 def add_to_store(url: str, count: int, *, first: int = 0) -> None:
-    """By COPY: what it takes to add them is no part of what is measured."""
+    """By COPY: adding them is not part of what is measured."""
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
-        # Of the plan's columns this is one that the store has no column for: an error says it.
+        # The plan has this column, the store does not: there, `last_error` says it.
         for part in _parts(jobs(count, first=first).drop_columns(["tried"])):
             columns = list(part.column_names)
             filled = part.append_column("target_url", pa.array(["http://127.0.0.1:9/target"] * len(part)))

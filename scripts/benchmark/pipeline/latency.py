@@ -111,7 +111,7 @@ def _add(url: str, count: int, *, first: int) -> tuple[dict[str, int], float]:
 
 
 def _await_all(on: Stage, count: int) -> int:
-    """How many are not there in the end."""
+    """How many are missing in the end."""
     keys = OwnQueueKeys(QUEUE)
     with on.server.client() as client:
         deadline = time.monotonic() + _DRAIN_S
@@ -121,7 +121,7 @@ def _await_all(on: Stage, count: int) -> int:
 
 
 def _arrivals(on: Stage) -> dict[str, int]:
-    """Id → when it was appended: a message's number is the microsecond of that by the clock of Redis."""
+    """Id → when it was appended: a message's number is that time in microseconds, by the clock of Redis."""
     with on.server.client() as client:
         bodies = client.hscan_iter(OwnQueueKeys(QUEUE).bodies, count=5_000)
         return {json.loads(body[1:])["id"]: int(number) // 1_000 for number, body in bodies}

@@ -1,8 +1,8 @@
 """The peer of the loop: one process that polls PostgreSQL with psycopg, batch by batch. `… SPEC` (JSON).
 
-It does for each job what our ledger does: claims in a transaction of their own before anything is sent, the same
-script of our queue with the same dedup ids, and the mark where it is still so. What it does not do: hold a job back
-for its group. The jobs of these rows are none of them held, so nobody misses it.
+It does for each job what our ledger does: it claims in a transaction of its own before anything is sent, calls the same
+script of our queue with the same dedup ids, and marks what is still PENDING. It does not hold a job back for its group.
+No job of these rows is held, so that makes no difference.
 """
 
 from __future__ import annotations

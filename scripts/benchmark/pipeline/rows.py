@@ -31,9 +31,9 @@ class Pipeline(Scenario):
     with_store: bool = True
     into_queue: bool = True
     warm_ups: int = 0
-    """Which leave their messages in the queue."""
+    """How many warm-ups leave their messages in the queue."""
     of_one: int = 1
-    """How many of what is counted come of one that was added."""
+    """How many are counted for each one that was added."""
     kind: Kind = "pipeline"
 
     def prepare(self, ground: Ground) -> None:

@@ -60,7 +60,7 @@ class Stage:
         return [sys.executable, "-P", "-m", f"benchmark.pipeline.{name}", *arguments]
 
     def misplaced(self, count: int, *, before: int) -> list[str]:
-        """Whether all are in the queue; of some groups that have an order, whether each is whole and in it."""
+        """Whether all are in the queue, and whether some of the groups with an order are whole and in order."""
         keys = OwnQueueKeys(QUEUE)
         groups = max(1, count // OF_A_GROUP)
         ordered = [number for number in range(groups) if number % 3 != 1][:_GROUPS_LOOKED_AT]
@@ -102,7 +102,7 @@ def prepare(ground: Ground) -> None:
 
 
 def files(ground: Ground, count: int) -> dict[str, Any]:
-    """The jobs as Parquet, and what a peer that has no Fleet around it must know; made once a run."""
+    """The jobs, and those of a warm-up, as Parquet. Made once a run."""
     jobs, few = ground.scratch / f"jobs-{count}.parquet", ground.scratch / "warm-up.parquet"
     for path, rows in ((jobs, count), (few, warm_up(count))):
         if not path.exists():

@@ -75,7 +75,7 @@ class _Side:
 
     @property
     def messages(self) -> int:
-        # In few groups enough that none of them runs dry; in many one each, as they are spread.
+        # With few groups, enough that none of them runs dry; with many, at least one each, as they are spread.
         return max(self.groups, 2 * _CLAIMED)
 
     async def fill(self, client: Client) -> None:

@@ -24,7 +24,7 @@ _SETTINGS = ("128 at once", "256 at once", "1000 at once")
 _POOL_COUNT = 160_000
 _PATH_COUNT = 100_000
 _LEAST_COUNT = 500
-"""Fewer are over before their rate can be seen."""
+"""Fewer would be over before their rate can be seen."""
 _GROUP_COUNT = 60_000
 _SERIAL_COUNT = 30_000
 
@@ -102,7 +102,7 @@ def drain_pool(
             say=ground.say,
             observer=Costs(home, profiler),
         )
-        # Nobody applies them here, so every message's outcome must stand in its queue's settled list, once.
+        # No coordinator applies them here, so every message's outcome must stand in its queue's settled list, once.
         settled = home.queue_left()["settled"]
         problems = [] if settled == count else [f"{settled} outcomes of {count} messages"]
     return replace(measured, problems=(*measured.problems, *problems))

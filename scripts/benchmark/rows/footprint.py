@@ -20,7 +20,7 @@ _IDLE_POOLS = 1_000
 _IDLE_S = 20.0
 _MOMENT_S = 0.5
 _HOUSEKEEPING = 20
-"""Calls of a moment that a house at rest makes however few its pools are: heartbeats, leads, sweeps."""
+"""Calls in a moment that a fleet at rest makes, however few its pools are: heartbeats, leads, sweeps."""
 _MEMORY_COUNT = 100_000
 _STEADY_S = 0.5
 _STEP_S = 0.05
@@ -38,7 +38,7 @@ class Idle(Scenario):
     def attempt(self, ground: Ground, _setting: str) -> Measurement:
         pools, seconds = ground.scaled(_IDLE_POOLS), max(1.0, _IDLE_S / ground.divisor)
         if ground.short:
-            # The pools are what it is about; only the time is cut.
+            # This row is about the pools; only the time is cut.
             pools = _IDLE_POOLS if seconds > 1.0 else pools
         at_rest = max(pools / 20, _HOUSEKEEPING)
         with house(ground) as home, source_depth(home.queue_uri) as depth:

@@ -69,8 +69,8 @@ def serial_loop(ground: Ground, count: int, *, client: Literal["libcurl", "fleet
     """`count` requests one after the other, by a process of its own.
 
     To be held against one group, run this in the same attempt, just before or after: with one request in
-    flight the figure hangs on how fast an idle core wakes up. On one virtual machine it was 16,000 a second
-    when that was quiet and 45,000 when other work kept its cores awake.
+    flight the figure depends on how fast an idle core wakes up. On one virtual machine it was 16,000 a second
+    when the machine was quiet and 45,000 when other work kept its cores awake.
     """
     before = ground.sink.deliveries()
     output = child.call(

@@ -27,7 +27,7 @@ class Calls:
 
     counts: Counter[str] = field(default_factory=Counter)
     wanting: int = 0
-    """Exchanges that asked for work and did nothing else: those that settle or trim, which a delivery needs anyway, ask
+    """Exchanges that asked for work and did nothing else. Those that settle or trim, which a delivery needs anyway, ask
     for more in the same call."""
     examples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def reckon(corners: Sequence[Corner], *, workers: int, pools: int) -> dict[str, 
 
 
 async def cpu_us(url: str, examples: Mapping[str, tuple[Any, ...]]) -> dict[str, float]:
-    """Of a call of each kind: the CPU time of Redis, reading and answering included, when calls come thick and fast."""
+    """CPU time of Redis for a call of each kind, reading and answering included, when calls come thick and fast."""
     async with connected(url) as client:
         found = {}
         for kind, command in sorted(examples.items()):

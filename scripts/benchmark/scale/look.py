@@ -1,4 +1,4 @@
-"""What ten thousand pools cost those who serve, show and take over: one process each."""
+"""What ten thousand pools cost the processes that serve, show and take over: one of each."""
 
 from __future__ import annotations
 

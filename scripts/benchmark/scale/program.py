@@ -37,7 +37,7 @@ from fleet.state.registry import Registry
 MANY_WORKERS, MANY_POOLS = 100, 10_000
 _CALM_S, _CALM_WITHIN_S = 1.0, 30.0
 _SPREAD_OF_WORKERS_S, _SPREAD_OF_MESSAGES_S = 5.0, 10.0
-"""So that what each does every so often falls evenly; shorter in a run that is too short to be believed anyway."""
+"""So that what each does every so often is spread evenly. Shorter in a run that is too short to be trusted anyway."""
 _SPARSE_POOLS = 20
 _QUIET_S = 0.25
 _REACTS_S = 3.0
@@ -50,7 +50,7 @@ def codes(count: int) -> list[str]:
 
 
 async def _calm(found: Crowd) -> None:
-    """Until no more is asked than at rest: all pools were asked once, and what that began is over."""
+    """Wait until there are no more calls than at rest: all pools were asked once, and what that began is over."""
     until = time.monotonic() + _CALM_WITHIN_S
     rates = [sys.maxsize]
     while time.monotonic() < until:
@@ -114,7 +114,7 @@ async def at_size(corners: list[dict[str, Any]], *, slow: bool, seconds: float) 
     largest = max(range(len(corners)), key=lambda i: corners[i]["workers"] * corners[i]["pools"])
     url = corners[largest]["url"]
     async with connected(url) as client:
-        # What a call costs may hang on how many there are: of pools and of processes.
+        # What a call costs may depend on how many pools and processes there are.
         known = int(corners[largest]["pools"])
         await add_pools(client, codes(MANY_POOLS)[known:], concurrency=10, capacity=200)
         for number in range(MANY_WORKERS):
@@ -130,7 +130,7 @@ async def at_size(corners: list[dict[str, Any]], *, slow: bool, seconds: float) 
 
 
 async def sparse(url: str, *, workers: int, messages: int, target: str, token: str) -> dict[str, Any]:
-    """One message at a time for workers that all wait; what each was asked for beyond what a fleet at rest asks."""
+    """One message at a time for workers that all wait: the calls for each, beyond those of a fleet at rest."""
     dice = random.Random(1)
     async with connected(url) as client:
         await add_pools(client, codes(_SPARSE_POOLS), concurrency=10, capacity=200)
@@ -171,7 +171,7 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
                 found.check()
             await _calm(found)
             for code in codes(pools):
-                # Each heartbeat has as much to tell as it may.
+                # So that each heartbeat has as much to tell as it can.
                 one.worker.counters.observe("wait", code, 0.001)
             figures["heartbeat_ms"], figures["heartbeat_stall_ms"] = await _beats(one)
             async with stalls() as revising:
@@ -205,7 +205,7 @@ async def _beats(one: Member) -> tuple[float, float]:
 
 
 async def look(url: str, *, pools: int, workers: int, target: str, token: str) -> dict[str, Any]:
-    """What `fleet status` and `/metrics` take, once every pool has delivered something. The other processes: copies."""
+    """What `fleet status` and `/metrics` take once every pool has delivered something. Other processes are copies."""
     async with connected(url) as client:
         await Registry(client).publish_config(b"{}")
         await add_pools(client, codes(pools), concurrency=10, capacity=200)
@@ -234,7 +234,7 @@ async def look(url: str, *, pools: int, workers: int, target: str, token: str) -
         began, cpu = time.perf_counter(), time.process_time()
         page = await ask()
         metrics_s, metrics_cpu_s = time.perf_counter() - began, time.process_time() - cpu
-        # Once more: who looks at each turn of the loop takes the interpreter from the thread.
+        # Once more: a look at each turn of the loop takes the interpreter from the thread.
         async with stalls() as scraping:
             await ask()
         await aside.close()
