@@ -86,7 +86,7 @@ class Puller:
         """Deliveries are numbered from the start again: it may be another consumer, of another stream."""
 
     async def fetch(self, want: int, until_s: float) -> PullRequest:
-        """PullRequest, or go on waiting for what a cancelled poll asked for. Returns when that request is over, or the time is
+        """Ask, or go on waiting for what a cancelled poll asked for. Returns when that is over, or the time is
         up."""
         until_s = max(until_s, asyncio.get_running_loop().time())
         ask = self._unattended(until_s) or await self._ask(want, until_s)
