@@ -1,4 +1,4 @@
-"""Warnings from a running process: logged at once, kept in Redis for people to see, and nobody waits for that."""
+"""Warnings from a running process: logged at once, and kept in Redis for people to see. No caller waits for Redis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS_WAITING = 1000
 
 
 class Alarms:
-    """One process's. The same warning again, while it is on its way to Redis, is counted."""
+    """The warnings of one process. A repeat of one that is still on its way to Redis is counted."""
 
     def __init__(self, *, warnings: Warnings, source: str) -> None:
         self._warnings = warnings
@@ -30,7 +30,7 @@ class Alarms:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, category: str, severity: Severity, text: str, *, logged: bool = False) -> None:
-        """`logged`: the caller has said it in the log already, perhaps with more."""
+        """`logged`: the caller has logged it already, perhaps with more detail."""
         if not logged:
             log.log(_LEVELS[severity], "%s: %s", category, text)
         kind = (category, severity, text)
@@ -40,7 +40,7 @@ class Alarms:
             self._task = asyncio.get_running_loop().create_task(self._store())
 
     async def flush(self) -> None:
-        """Wait until what was added is in Redis, or cannot be."""
+        """Wait until what was added is stored, or could not be."""
         if self._task is not None:
             await asyncio.wait([self._task])
 

@@ -45,7 +45,7 @@ class QueueConfig:
     connections: int = DEFAULT_CONNECTIONS
     visibility_timeout_s: int = DEFAULT_VISIBILITY_S
     draining: bool = False
-    """Configured no more: what was taken from it is acknowledged, and nothing else is taken."""
+    """No longer configured: what was taken from it is still acknowledged, and nothing more is taken."""
 
     @property
     def scheme(self) -> str:
@@ -65,7 +65,7 @@ class PoolConfig:
     secret: str | None = field(default=None, repr=False)
     secret_file: str | None = None
     implied: bool = field(default=False, compare=False)
-    """Added by us, named by nobody: it gives way to a configuration that names it."""
+    """Added by us, as no configuration names it. One that does takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class RouterConfig:
     queues: tuple[QueueConfig, ...] = ()
     pools: tuple[PoolConfig, ...] = ()
     remarks: tuple[str, ...] = field(default=(), compare=False)
-    """What is allowed and yet probably a mistake: unknown fields and queue kinds."""
+    """What is allowed but probably a mistake: unknown fields and queue kinds."""
 
     def pool(self, code: str) -> PoolConfig | None:
         return next((pool for pool in self.pools if pool.code == code), None)
@@ -102,7 +102,7 @@ def parse_router_config(data: bytes) -> RouterConfig:
 
 
 def merge(configs: Iterable[RouterConfig]) -> RouterConfig:
-    """One configuration out of several: the first that names a queue or a pool decides it."""
+    """One configuration out of several: the first that names a queue or a pool wins."""
     queues: dict[str, QueueConfig] = {}
     pools: dict[str, PoolConfig] = {}
     remarks: list[str] = []
@@ -128,7 +128,7 @@ def canonical(config: RouterConfig) -> bytes:
 
 
 def redacted(config: RouterConfig) -> bytes:
-    """What people may see of it."""
+    """The configuration for people to read: without secrets."""
     return _dump(config, show=True)
 
 
@@ -138,7 +138,7 @@ def bare_uri(uri: str) -> str:
 
 
 def shown_uri(uri: str) -> str:
-    """A URI for people: even of one whose password was not encoded, nothing before the last @ is shown."""
+    """A URI for people: nothing before the last @ is shown, even if the password was not percent-encoded."""
     return bare_uri(re.sub("://.*@", "://", uri))
 
 
@@ -184,7 +184,7 @@ class _Reader:
         value = table.get(key)
         if value is None:
             return None
-        # bool is an int to Python, and not to people.
+        # To Python a bool is an int; to people it is not.
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.wrong(f"{path}{key}", f"an integer from {least} to {most}", value)
             return None
@@ -232,7 +232,7 @@ def _flaw_of_uri(uri: str) -> str | None:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        # The usual reason is a password with a slash in it, and Python's words would quote a part of it.
+        # The usual reason is a password with a slash in it, and Python's error text would quote part of it.
         return "is not a URI (special characters of a user or password need percent-encoding)"
     return None if parts.scheme and "://" in uri else "has no scheme"
 

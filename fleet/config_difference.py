@@ -1,4 +1,4 @@
-"""What two router configurations differ in, in words that show no secret and are never long."""
+"""How two router configurations differ, in a short text that shows no secret."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fleet.config import PoolConfig, QueueConfig, RouterConfig, effective_capaci
 
 _NAMED = 3
 _LONGEST = 60
-"""Characters of a name or a value: a syncer repeats all of it in each heartbeat, and people read it in one line."""
+"""Characters shown of a name or value: a syncer repeats the text in each heartbeat, and people read it on one line."""
 _HIDDEN = "(not shown)"
 
 
 def difference(here: RouterConfig, in_force: RouterConfig) -> str:
-    """'' where they mean the same."""
+    """'' if they mean the same."""
     queues = {queue.name: queue for queue in here.queues}, {queue.name: queue for queue in in_force.queues}
     pools = {pool.code: pool for pool in here.pools}, {pool.code: pool for pool in in_force.pools}
     return ", ".join(
@@ -47,7 +47,7 @@ def _changes(here: Mapping[str, object], in_force: Mapping[str, object]) -> Iter
         if ours == theirs:
             continue
         mine, other = _shown(name, ours), _shown(name, theirs)
-        # Two passwords, or what differs behind the cut: that they differ is all that is said.
+        # Two passwords, or a difference beyond the cut: say only that they differ.
         yield f"{name}: {mine} here → {other} in force" if mine != other else f"{name}: differs {_HIDDEN}"
 
 
@@ -63,7 +63,7 @@ def _of_queue(queue: QueueConfig) -> dict[str, object]:
 def _of_pool(pool: PoolConfig) -> dict[str, object]:
     return {
         "concurrency": pool.concurrency,
-        # As the file has it: the one that follows from the concurrency would be a second line for one change.
+        # As the file has it: a capacity that the concurrency implies would list one change twice.
         "capacity": None if pool.capacity == effective_capacity(pool.concurrency) else pool.capacity,
         "rateLimitPerMinute": pool.rate_limit_per_minute,
         "onFailure": pool.on_failure,

@@ -1,4 +1,4 @@
-"""Where the settings say that the router configuration is: read once, as the syncer will read it again and again."""
+"""The sources of the router configuration that the settings name: read once, the way the syncer keeps reading them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_given(config: ConfigSettings) -> bool:
 
 
 def check_files(config: ConfigSettings) -> None:
-    """InvalidConfig for files that cannot be read or are wrong: unlike a URL, waiting will not mend them."""
+    """Raise InvalidConfig for files that cannot be read or are wrong: waiting may mend a URL, but not a file."""
     failures = []
     for source in sources(config):
         if "://" not in source:

@@ -8,12 +8,12 @@ FleetError
 │   │   └── NotUp           no fleet runs here, or it is just coming up
 │   ├── StateFull           Redis has no memory left for what we asked
 │   └── Fenced              somebody with a newer epoch has taken over
-│       └── Disordered      more is out at the source than is known of: who comes next waits for that
-│           └── Forgotten   Redis has lost what we were told last: we know more than it does
+│       └── Disordered      more is out at the source than is known of: whoever polls next waits for it
+│           └── Forgotten   Redis has lost what it told us last: we know more than it does
 ├── SourceError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
-├── SparkGone               the Spark that a driver works with has ended; it has to begin anew
+├── SparkGone               the Spark that a driver works with has ended; the driver has to begin anew
 ├── InvalidJob              a job, an event or a subscription that can never be accepted
 └── JobStoreError           the database of jobs refuses the call
     └── JobStoreUnavailable it cannot be reached just now; trying again may help
@@ -59,7 +59,7 @@ class Fenced(StateError):
     def __init__(self, detail: str = "", *, epoch: str = "0") -> None:
         super().__init__(detail)
         self.epoch = epoch
-        """Which, where that is known."""
+        """The newer epoch, if it is known."""
 
 
 class Disordered(Fenced):

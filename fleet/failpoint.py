@@ -38,7 +38,7 @@ NAMES = frozenset(
         "feed-frozen",  # claims written, nothing published
         "feed-publishing",  # after a batch, in an executor
         "feed-published",  # all in the queue, not marked
-        "feed-marked",  # marked, the epoch's end not said
+        "feed-marked",  # marked, nothing done after that
     }
 )
 
@@ -81,7 +81,7 @@ def hit(name: str) -> str:
 
 def _block(name: str) -> None:
     """Wedge the event loop, as a call that never returns would: unlike after SIGSTOP, other threads go on."""
-    # Held back first: one that comes while we say so is not lost.
+    # Block the signal first: one that comes while we log is not lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
     log.warning("blocked at failpoint %s until SIGCONT", name)
     signal.sigwait({signal.SIGCONT})

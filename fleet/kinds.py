@@ -1,6 +1,6 @@
 """The kinds of queues: each is a folder in `fleet/sources/`, known by the schemes of its URIs.
 
-The table stands alone, below the adapters: the configuration names the schemes that it knows, and may not import them.
+The table stands alone, below the adapters: the configuration needs the schemes but may not import the adapters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The right to one thing: leadership, or a source queue. (The right to a group is a pool's own batch of these.)
+"""The right to one thing, such as the lead or a source queue. (Leases on lanes are kept by their pool, many at once.)
 
-The server judges expiry by its own clock. The holder takes its own clock *before* it asks, so what it
-believes ends earlier than what the server believes, and between the two nobody acts.
+The server judges expiry by its own clock. The holder reads its own clock *before* it asks, so for the
+holder the lease ends earlier than for the server, and between the two nobody acts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def safe_deadline(asked_at_ms: float, ttl_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """Somebody else has it."""
+    """Another process has it."""
 
     owner: str
     epoch: str
@@ -41,9 +41,9 @@ class Lease:
         self._deadline_ms = 0.0
         self.epoch = ""
         self.above = "0"
-        """An epoch that somebody remembers, perhaps from before the server forgot it: what we are granted is newer."""
+        """An epoch that a process remembers, perhaps from before the server lost it: our next grant is above it."""
         self.was_released = False
-        """Whether the holder before us ended well, as far as the server knows."""
+        """Whether the holder before us gave it back, as far as the server knows."""
         self.held_by: HeldBy | None = None
 
     @property
@@ -87,7 +87,7 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Give it back, so that the next one need not wait."""
+        """Give it back, so that the next holder need not wait."""
         if self.epoch:
             epoch, self.epoch = self.epoch, ""
             await self._call("release", epoch)

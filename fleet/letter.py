@@ -1,5 +1,5 @@
 """Dead letters as they are written: a message that was acked at its source and put aside, with all it takes to send it
-again. Who puts it aside is a coordinator (`malformed`), a worker (`parked`) or an operator (`skipped`)."""
+again. A coordinator (`malformed`), a worker (`parked`) or an operator (`skipped`) puts it aside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KINDS = ("malformed", "parked", "skipped")
 KEPT_A_QUEUE = 10_000
 BODY_BYTES = 16 * 1024
-"""Of a body that is no message: enough to see whose it is."""
+"""Kept of a body that is not a message: enough to see whose it is."""
 
 
 def malformed(*, broker_id: str, queue: str, body: bytes, reason: str) -> str:
@@ -31,7 +31,7 @@ def malformed(*, broker_id: str, queue: str, body: bytes, reason: str) -> str:
 
 
 def parked(entry: Entry, *, pool: str, reason: str) -> str:
-    """After one more try than the entry knows of."""
+    """The entry does not count the latest try yet."""
     return _put_aside("parked", entry, pool, reason, entry.tries + 1)
 
 

@@ -1,4 +1,4 @@
-"""Logs of every process: a line an event, UTC, with the process's name; no secret gets here in the first place."""
+"""The logs of every process: one line per event, in UTC, with the process's name. No secret gets here at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/\s'\"]*@")
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO worker-1 text`; an error that nobody expected keeps its traceback, in one line."""
+    """`2026-01-31T12:00:00.123Z INFO worker-1 text`; an unexpected error keeps its traceback, on one line."""
 
     converter = staticmethod(time.gmtime)
 
@@ -21,7 +21,7 @@ class LineFormatter(logging.Formatter):
         super().__init__(f"%(asctime)s.%(msecs)03dZ %(levelname)s {process} %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        # A message that quotes somebody else's text may hold line ends, and a URL with its password.
+        # A message may quote text from elsewhere, with line ends in it or a URL with its password.
         return _USER_INFO.sub("", super().format(record)).replace("\r", " ").replace("\n", " | ")
 
 
@@ -37,5 +37,5 @@ def set_up(*, level: str, process: str) -> None:
 
 
 def remark(text: str) -> None:
-    """Something in the settings that is allowed and probably a mistake."""
+    """Log something in the settings that is allowed but probably a mistake."""
     logging.getLogger("fleet").warning("%s", text)

@@ -16,7 +16,7 @@ DEFAULT_POOL = "DEFAULT-POOL"
 
 DispatchMode = Literal["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"]
 POLICY_OF: Mapping[DispatchMode, str] = {"IMMEDIATE": "return", "NEXT_ON_ERROR": "skip", "BLOCK_ON_ERROR": "hold"}
-"""What a message asks for after a failure; without a mode its pool says (`onFailure`)."""
+"""What a message asks for after a failure; without a mode, its pool decides (`onFailure`)."""
 MODE_OF: Mapping[str, DispatchMode] = {policy: mode for mode, policy in POLICY_OF.items()}
 
 
@@ -48,7 +48,7 @@ def decode(body: bytes) -> Message:
 
 
 def encode_checked(message: Message) -> bytes:
-    """A body that `decode` takes; InvalidMessage where it would not."""
+    """A body that `decode` accepts; InvalidMessage if it would not."""
     if message.dispatch_mode is not None and message.dispatch_mode not in POLICY_OF:
         raise InvalidMessage(f"dispatchMode is none of {', '.join(POLICY_OF)}")
     body = encode(_checked(message))
@@ -63,7 +63,7 @@ def _check_size(body: bytes) -> None:
 
 def _checked(message: Message) -> Message:
     group, pool = message.message_group_id or "", message.pool_code
-    # One look at all of them for the many that are well: this runs for every message.
+    # One check of all fields, as most messages are well formed: this runs for every message.
     if (
         0 < len(message.id) <= MAX_NAME_CHARACTERS
         and len(group) <= MAX_NAME_CHARACTERS

@@ -30,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Uncallable:
-    """No request can ever be made of it (what it names is no URL): put aside as a dead letter, then acked."""
+    """No request can ever be made of it (its target is not a URL): put aside as a dead letter, then acked."""
 
     reason: str
 
@@ -45,7 +45,7 @@ class Failed:
     again_at_once: bool = False
     """Worth another attempt by the mediator itself before it is nacked."""
     unexpected: bool = False
-    """Nothing that we know of: people should look."""
+    """Not a failure that we know: people should look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class NotSent:
 
     reason: str
     warn: bool = False
-    """It stays so until somebody changes something."""
+    """It lasts until somebody changes something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,17 +28,18 @@ log = logging.getLogger("fleet")
 
 _BEAT_S = 1.0
 RECORDS_A_SECOND = 10_000
-"""What all processes together tell of their counters at most, so that Redis has other things to do as well: some 4 %
-of its core. What changed first goes first."""
+"""The most counter records that all processes together tell, so that Redis has time for other work: this takes some
+4 % of its core. What changed first goes first."""
 _SCRIPTS_EVERY = 10
-"""Heartbeats between two that tell how long the calls of scripts took."""
+"""One heartbeat in this many tells how long the calls of scripts took."""
 _RECORDS_LEAST, _RECORDS_MOST = 50, 2000
-"""Of them each process, a second: a tenth of a core is too much, never to be done is too little."""
+"""One process's part of them stays between these: all of them would cost it a tenth of a core, and with too few it
+would never be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we are in the fleet. A name is never used twice: a restarted process is another one."""
+    """Who we are in the fleet. A name is never used twice: a restarted process is a new one."""
 
     role: str
     name: str
@@ -59,11 +60,11 @@ def tame_collector() -> None:
 
 
 class Heartbeat:
-    """Tells the registry that we live and what we counted, and hears who else does.
+    """Tells the registry that we live and what we counted, and hears who else lives.
 
     `describe` says what people see of us, in a few lines however many pools there are. Its `counts` are counted since
-    our start: numbers, or by the name of a queue. What there is more of is in `counters`. Both are told to the totals,
-    a piece at a time.
+    our start: each is a number, or several numbers under the name of a queue. Longer tables are in `counters`. Both
+    are told to the totals, a piece at a time.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Heartbeat:
         self._registry = registry
         self._identity = identity
         self._ttl_ms = ttl_ms
-        # More often than life needs: what people see of us is as old as our last beat.
+        # More often than staying alive needs: what people see of us is as old as our last beat.
         self._beat_s = min(ttl_ms / 3000, _BEAT_S)
         self._describe = describe
         self._on_alive = on_alive
@@ -107,7 +108,7 @@ class Heartbeat:
         return min(max(RECORDS_A_SECOND / self._alive, _RECORDS_LEAST), _RECORDS_MOST)
 
     async def beat(self) -> int:
-        """Say that we live, and some of what we counted; of how many keys there is more to say."""
+        """Say that we live, and tell some of what we counted. Returns how many keys have more to tell."""
         me, seen = self._identity, outages.seen
         described = self._describe()
         record = {
@@ -122,7 +123,8 @@ class Heartbeat:
             **described,
         }
         try:
-            # Each heartbeat is a call of a script: told each time, an idle process would never have nothing to tell.
+            # Each heartbeat calls a script itself. If that were told each time, even an idle process would always
+            # have something to tell.
             self._count(described, scripts=self._beats % _SCRIPTS_EVERY == 0)
             self._beats += 1
             left = await self._tell()
@@ -130,8 +132,8 @@ class Heartbeat:
                 return left
             alive = await self._registry.beat(me.name, record, ttl_ms=self._ttl_ms)
         except StateError as error:
-            # Others will think us dead, rightly: without Redis we do nothing. Whoever has work there says more of it,
-            # and by the second time has said it.
+            # Others will rightly think us dead: without Redis we do nothing. The parts of us that have work there log
+            # more about the outage, and by our second miss they have done so.
             self._missed += 1
             if self._missed > 1 and not outages.lasts:
                 log.warning("%s; what needs it waits until it is back", error)
@@ -141,14 +143,14 @@ class Heartbeat:
         if self._on_alive is not None:
             self._on_alive(alive)
         if outages.lasts and (self._looking is None or self._looking.done()):
-            # Beside us: a node of a Cluster may take its time, and we do not have it.
+            # In a task of its own: a node of a Cluster may take its time, and a heartbeat cannot wait.
             self._looking = asyncio.get_running_loop().create_task(self._say_if_back(seen))
         return left
 
     async def _say_if_back(self, seen: int) -> None:
-        """`seen`: before the beat that went well; what was said since may be newer than that."""
+        """`seen`: from before the beat that went well. A line that was logged since may be newer than that beat."""
         try:
-            # Of a Cluster the beat has reached one node.
+            # In a Cluster the beat has reached only one node.
             if not await refusal(self._registry.client) and outages.seen == seen:
                 outages.over()
         except StateError as error:
@@ -173,7 +175,7 @@ class Heartbeat:
         return await self._tally.tell(now_ms=time.monotonic() * 1000, most=most)
 
     async def _tell_more(self) -> int:
-        """As with a beat: Redis away ends no process."""
+        """As with a beat: an outage of Redis does not end the process."""
         try:
             return await self._tell()
         except StateError as error:
@@ -181,7 +183,7 @@ class Heartbeat:
             return 0
 
     async def withdraw(self) -> None:
-        """Not among the living any more, though something may still be counted, and told."""
+        """Stop being one of the living. More may still be counted, and told."""
         self._withdrawn = True
         try:
             await self._registry.leave(self._identity.name)
@@ -209,7 +211,7 @@ class Life:
         self.crash: BaseException | None = None
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loop_error)
-        # A lost terminal is a reason to end as well, and no reason to end in a crash.
+        # A lost terminal also ends the process, but not in a crash.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._over.set)
 
@@ -220,7 +222,7 @@ class Life:
     def check(self, task: asyncio.Task[None]) -> None:
         """A task that ended with an exception ends the process: going on half alive would hide it."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            # What a user set wrong is said in a line; anything else is ours to find.
+            # A wrong setting is the user's to mend: one line says it. Anything else is our bug.
             if isinstance(error, InvalidConfig):
                 log.error("%s", error)
             else:
@@ -229,7 +231,7 @@ class Life:
             self._over.set()
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback that raised leaves something half done for ever: a lease that is renewed and never delivered."""
+        """A callback that raised leaves something half done for ever, as a lease that is renewed but not delivered."""
         loop.default_exception_handler(context)
         error = context.get("exception")
         if isinstance(error, Exception) and "callback" in str(context.get("message", "")).lower():

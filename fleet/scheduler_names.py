@@ -1,4 +1,4 @@
-"""Where seed 004 names things otherwise than our settings do."""
+"""Where seed 004 names things differently from our settings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fleet.errors import InvalidConfig
 from fleet.kinds import SCHEMES
 
 SCHEDULER = "dispatch-scheduler"
-"""The prefix of seed 004's properties: a table of fleet.toml too, with their own names."""
+"""The prefix of seed 004's properties. A table of fleet.toml may have this name too, with their names in it."""
 _KINDS: Mapping[str, str] = {"EMBEDDED": "sqlite", "SQS": "sqs", "ACTIVEMQ": "activemq"}
 
 
 def name_queue(values: dict[tuple[str, str], Any], *, base: Path) -> None:
-    """Seed 004 has a kind of queue and a place for it, we have a URI that says both."""
+    """Seed 004 has one property for the kind of queue and one for its place; our URI says both."""
     kind = values.get(("feed", "queue_type"))
     if not kind:
         return

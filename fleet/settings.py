@@ -39,7 +39,7 @@ def _setting(default: Any, *, env: str = "", least: float | None = None, hidden:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSettings:
     url: str = _setting("", hidden=True)
-    """Empty: the embedded one of `data_dir` where it runs."""
+    """Empty: the embedded one of `data_dir`, if it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ServerSettings:
     host: str = _setting("127.0.0.1")
     port: int = _setting(8420, least=0)
     token: str = _setting("", hidden=True)
-    """Reads and writes; asked for on any address that is not loopback."""
+    """For reads and writes. An address that is not loopback needs one; once set, it is asked for everywhere."""
     viewer_token: str = _setting("", hidden=True)
 
 
@@ -111,17 +111,17 @@ class FeedSettings:
     """The most jobs in an epoch."""
     queue_url: str = _setting("fleet://dispatch", env="DISPATCH_SCHEDULER_QUEUE_URL", hidden=True)
     queue_type: QueueType = field(default="", metadata={"env": "DISPATCH_SCHEDULER_QUEUE_TYPE"})
-    """Empty: whatever `queue_url` says. EMBEDDED alone makes one: the file `embedded_db_path`."""
+    """Empty: whatever `queue_url` says. EMBEDDED without a `queue_url` makes one, of the file `embedded_db_path`."""
     embedded_db_path: str = _setting("", env="DISPATCH_SCHEDULER_EMBEDDED_DB_PATH")
     """Empty: `dispatch-queue.db` in `data_dir`."""
     default_dispatch_pool_code: str = _setting(DEFAULT_POOL, env="DISPATCH_SCHEDULER_DEFAULT_DISPATCH_POOL_CODE")
     """The pool of a message whose job names none."""
     max_depth: int = _setting(400_000, least=1)
-    """Messages in the queue beyond which nothing is published; of one pool half as many (`spark/room.py`)."""
+    """With this many messages in the queue nothing is published. One pool may have half of them (`spark/room.py`)."""
     window: int = _setting(10, least=1)
     """NEXT_ON_ERROR jobs of one group that are out at a time."""
     shards: int = _setting(4, env="DISPATCH_SCHEDULER_MAX_CONCURRENT_GROUPS", least=1)
-    """How many publish at a time, a group always in one of them."""
+    """How many publish at a time. A group is always in one of them."""
     dedup_s: float = _setting(3600.0, least=1)
     """How long our own queue remembers what was published: a driver that crashed must be back by then."""
     processing_endpoint: str = _setting("", env="DISPATCH_SCHEDULER_PROCESSING_ENDPOINT")
@@ -232,7 +232,7 @@ def _from_file(document: Mapping[str, Any], file: str, *, base: Path) -> dict[tu
         if top in ("queues", "pools"):
             continue
         if top == SCHEDULER and isinstance(content, dict):
-            # What `[feed]` says wins, above or below.
+            # What `[feed]` says wins, whether it stands above or below.
             values = _from_scheduler(content, problems, base=base) | values
             continue
         if top in _SECTIONS and not isinstance(content, dict):
@@ -279,7 +279,7 @@ def _from_environment(environment: Mapping[str, str], remarks: list[str], *, bas
     for section, name, kind, metadata in _fields():
         ours = "_".join(["FLEET", *([section] if section else []), name]).upper()
         names.add(ours)
-        # Ours before the seeds' name. Set to nothing is not set, as unit files and compose files mean it.
+        # Our name goes before the seeds'. An empty variable counts as not set, as unit files and compose files mean it.
         for variable in filter(environment.get, (ours, metadata.get("env") or ours)):
             try:
                 values[section, name] = _converted(
@@ -341,7 +341,7 @@ def _number(value: Any, kind: type[int] | type[float], least: float | None, *, f
 
 
 def _absolute_sources(sources: str, base: Path) -> str:
-    """File names seen from where they were written, so that every process finds the same file."""
+    """File names are relative to where they were written, so that every process finds the same file."""
     items = (item.strip() for item in sources.split(","))
     return ",".join(item if "://" in item else str(base / item) for item in items if item)
 

@@ -1,6 +1,6 @@
 """The headers of Standard Webhooks: an endpoint that knows the pool's secret can tell that a request is ours, and new.
 
-Signed are the message id, the time and the body, joined by dots, with HMAC-SHA256 (standardwebhooks.com).
+HMAC-SHA256 signs the message id, the time and the body, joined by dots (standardwebhooks.com).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ENCODED = "whsec_"
 
 
 class Signer:
-    """Signs with every secret there is: while one is replaced, both of them are good."""
+    """Signs with every secret there is: while one replaces another, both are valid."""
 
     __slots__ = ("_keys",)
 
@@ -26,7 +26,7 @@ class Signer:
             raise InvalidConfig("a signing secret is empty")
 
     def headers(self, message_id: str, timestamp_s: int, body: bytes) -> list[str]:
-        """For this body and no other. Another attempt has the same id and a time of its own."""
+        """For this body alone. Another attempt has the same id and a time of its own."""
         content = b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
         signatures = " ".join(f"v1,{b64encode(hmac.digest(key, content, 'sha256')).decode()}" for key in self._keys)
         return [
@@ -44,6 +44,6 @@ def _key(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not key:
-        # Without the secret itself: this ends in a log.
+        # Without the secret itself: this ends up in a log.
         raise InvalidConfig(f"a signing secret that begins with {_ENCODED} must go on in base64") from None
     return key

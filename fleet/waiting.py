@@ -1,4 +1,4 @@
-"""Waiting: for an event at most so long, longer after each error, and for background tasks until they have ended."""
+"""Waiting: for an event up to a limit, longer after each error, and for background tasks until they have ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def happens(event: asyncio.Event, *, within_s: float | None) -> bool:
 
 
 class Backoff:
-    """The pause after each error in a row: twice as long each time, up to a most."""
+    """The pause after each error in a row: twice as long each time, up to `most_s`."""
 
     def __init__(self, from_s: float = 0.05, most_s: float = 1.0) -> None:
         self._from_s = from_s
@@ -29,7 +29,7 @@ class Backoff:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing failed so far: the time to say so."""
+        """Whether nothing failed so far: only the first error in a row is worth a log line."""
         return self.next_s == self._from_s
 
     def spend(self) -> float:
@@ -45,9 +45,9 @@ class Backoff:
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Until each has ended, however it ends.
+    """Cancel each, again and again, until it has ended, however it ends.
 
-    Python 3.11's wait_for, which redis-py sends through, may swallow a cancellation that meets its end.
+    Python 3.11's wait_for, which redis-py sends through, may swallow a cancellation that comes as it ends.
     """
     pending = {task for task in tasks if not task.done()}
     while pending:

@@ -1,4 +1,4 @@
-"""Numbers of things, stretches and moments of time, as people write them."""
+"""Counts, durations and moments of time, as people write them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 
 def number(count: int, one: str, many: str = "") -> str:
-    """`1 message`, `2,000 messages`; `many` where it is not `one` with an s, as of a noun with its verb."""
+    """`1 message`, `2,000 messages`; `many` is for what is not `one` with an s, as a noun with its verb."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def span(seconds: float) -> str:
-    """A time that passed, in its two largest units."""
+    """A duration, in its two largest units."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
     if seconds < 60:
@@ -26,7 +26,7 @@ def span(seconds: float) -> str:
 
 
 def utc(ms: float | None = None) -> str:
-    """A moment, now where none is named, as programs read it: `2026-01-31T12:00:00.123Z`."""
+    """A moment, by default now, as programs read it: `2026-01-31T12:00:00.123Z`."""
     moment = datetime.fromtimestamp(time.time() if ms is None else ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
