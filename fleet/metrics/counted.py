@@ -1,4 +1,4 @@
-"""What processes counted, as metrics (names and labels: CONTRACT section 6). One process's, or the fleet's sums."""
+"""What processes counted, as metrics (names and labels: CONTRACT section 6): one process's, or the fleet's sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HISTOGRAMS = {
     "wait": ("fleet_wait_seconds", "pool", "From queued to claimed."),
     "redis_call": ("fleet_redis_call_seconds", "script", "How long a script call took, seen by its caller."),
 }
-"""What is counted as a histogram → the metric, its label, what it says."""
+"""What is counted as a histogram → the metric, its label, its help text."""
 _QUEUES = {
     "received": "Messages taken from the queue.",
     "acked": "Messages acknowledged at the queue.",
@@ -25,7 +25,7 @@ _JOBS = {
     "attempt": ("fleet_jobs_attempts_total", "outcome", "Deliveries of dispatch jobs by what came of them."),
     "refused": ("fleet_jobs_claims_refused_total", "why", "Messages of jobs that nothing was delivered for."),
 }
-"""What a server's counts begin with → the metric, its label, what it says."""
+"""What a server's counts begin with → the metric, its label, its help text."""
 _FEED = {
     "epochs": "Epochs that were published and marked.",
     "events": "Events that were fanned out.",
@@ -46,7 +46,7 @@ def add_counted(
     pools: Collection[str] | None = None,
     queues: Collection[str] | None = None,
 ) -> None:
-    """`pools`, `queues`: those that there are. Labels have an end: what is gone is not shown, whatever was counted."""
+    """`pools`, `queues`: those that exist. So labels are bounded: what is gone is not shown, whatever was counted."""
     of_kind = _by_kind(counted)
     by_pool, by_queue, lost = of_kind("pool"), of_kind("queue"), Counter[str]()
     pools = sorted(by_pool if pools is None else pools)

@@ -11,20 +11,20 @@ from fleet.metrics.exposition import BOUNDS_S, PLACES, SUM_US
 Key = tuple[str, str]
 """Of what kind, and whose: ("pool", "POOL-HIGH")."""
 Counts = dict[str, int]
-"""Which → how many: {"SUCCESS": 7}. Of a histogram its `PLACES` → how many, and the sum in us."""
+"""Which → how many: {"SUCCESS": 7}. For a histogram: its `PLACES` → how many, and the sum in us."""
 Counted = dict[Key, Counts]
 
 _AT_ONCE = 200
 
 
 class Counters:
-    """Counts up only. What changed since it was last taken stands apart: taking costs what changed, not all."""
+    """Counts only go up. What changed since the last `take` is kept apart, so that taking costs only what changed."""
 
     def __init__(self) -> None:
         self._fresh: Counted = {}
         self._taken: Counted = {}
         self._again: Counted = {}
-        """What was taken once, and is to be taken again: with it, `_taken` begins anew."""
+        """What was taken once and is to be taken again. `_taken` begins anew with it."""
 
     def add(self, kind: str, of: str, which: str, more: int = 1) -> None:
         counts = self._fresh.get((kind, of))
@@ -33,7 +33,7 @@ class Counters:
         counts[which] = counts.get(which, 0) + more
 
     def observe(self, kind: str, of: str, seconds: float) -> None:
-        """A time into a histogram."""
+        """Count a time in a histogram."""
         counts = self._fresh.get((kind, of))
         if counts is None:
             counts = self._fresh[kind, of] = {}
@@ -42,7 +42,7 @@ class Counters:
         counts[SUM_US] = counts.get(SUM_US, 0) + round(seconds * 1e6)
 
     def put(self, kind: str, of: str, counts: Mapping[str, int]) -> None:
-        """All that somebody else counted since we began."""
+        """All that another counter holds since we began: what is new in it is added."""
         known = self.of((kind, of))
         for which, value in counts.items():
             more = value - known.get(which, 0)
@@ -75,7 +75,7 @@ class Counters:
     # Taking -----------------------------------------------------------------------------------------
 
     def take(self, most: int) -> list[tuple[Key, Counts]]:
-        """What came since it was last taken, of up to `most` keys; what changed first comes first."""
+        """Take what was counted since the last time, of up to `most` keys; what changed first comes first."""
         found: list[tuple[Key, Counts]] = []
         for source in (self._fresh, self._again):
             while source and len(found) < most:
@@ -88,7 +88,7 @@ class Counters:
         return found
 
     def take_again(self) -> None:
-        """All of it is to be taken anew: who took it has lost it."""
+        """All of it is to be taken again: it was lost after it was taken."""
         if not self._again:
             self._again, self._taken = self._taken, {}
             return
@@ -98,7 +98,7 @@ class Counters:
 
     @property
     def pending(self) -> int:
-        """Of how many keys there is something to take, at most."""
+        """How many keys have something to take, at most."""
         return len(self._fresh) + len(self._again)
 
 

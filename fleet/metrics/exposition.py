@@ -11,14 +11,14 @@ from typing import Literal
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 """Upper bounds, the same everywhere: only equal buckets can be summed up over processes and releases."""
 POOL_BOUNDS_S = (0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0, 900.0)
-"""Those of them that are shown of each pool: ten thousand pools have as many lines as this has numbers, each."""
+"""Those of them that are shown for each pool: every number here is a line for each of ten thousand pools."""
 PLACES = tuple(str(place) for place in range(len(BOUNDS_S) + 1))
 """What the counts of a histogram's buckets are called; the last is for what is above all bounds."""
 SUM_US = str(len(BOUNDS_S) + 1)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _LABELS = "\0"
-"""Stands in a line for its labels. No label holds it: names are printable."""
+"""Stands in a line for its labels. No label contains it: names are printable."""
 Kind = Literal["counter", "gauge"]
 
 
@@ -41,7 +41,7 @@ class Exposition:
     def of_each(
         self, name: str, kind: Kind, about: str, label: str, samples: Mapping[str, Iterable[tuple[str, float]]]
     ) -> None:
-        """A family that is large. `samples`: what stands behind that label (`,more="…"` or nothing) → its values."""
+        """A large family. `samples`: what stands after that label (`,more="…"` or nothing) → its values."""
         self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
         for more, pairs in samples.items():
             self._lines += [f'{name}{{{label}="{_escaped(of)}"{more}}} {_number(value)}' for of, value in pairs]
@@ -55,7 +55,7 @@ class Exposition:
         *,
         bounds_s: Sequence[float] = BOUNDS_S,
     ) -> None:
-        """Whose → as `counters.py` counts it. `bounds_s`: those of `BOUNDS_S` that are shown, the same of all."""
+        """`counted`: label → as `counters.py` counts it. `bounds_s`: those of `BOUNDS_S` to show, the same for all."""
         self._lines += [f"# HELP {name} {about}", f"# TYPE {name} histogram"]
         lines_of = _Shape(name, bounds_s).lines
         for of, counts in counted:
@@ -67,7 +67,7 @@ class Exposition:
 
 
 class _Shape:
-    """The lines of a histogram, made once: ten thousand pools have the same but for their label and the numbers."""
+    """The lines of a histogram, made once: those of ten thousand pools differ only in their label and the numbers."""
 
     def __init__(self, name: str, bounds_s: Sequence[float]) -> None:
         self._shown = itemgetter(*(BOUNDS_S.index(bound) for bound in bounds_s), len(BOUNDS_S))

@@ -17,7 +17,7 @@ _HEAD_BYTES, _HEAD_WITHIN_S = 8192, 5.0
 
 
 async def serve_metrics(port: int | None, counted: Callable[[], Awaitable[Counted]]) -> None:
-    """Until cancelled. A port that is taken ends the process, with a line that says so; without one nothing is done."""
+    """Serve until cancelled; without a port, do nothing. A port that is taken ends the process with a line about it."""
     if port is None:
         return
 
@@ -48,7 +48,7 @@ async def _reply(request: bytes, counted: Callable[[], Awaitable[Counted]]) -> b
         return _response("404 Not Found", "text/plain", b"metrics are at /metrics\n")
     if method not in (b"GET", b"HEAD"):
         return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
-    # On a thread: of ten thousand pools this takes longer than a loop that delivers may be kept from it.
+    # On a thread: for ten thousand pools this takes longer than a loop that delivers may stand still.
     body = await asyncio.to_thread(_body, await counted())
     return _response("200 OK", CONTENT_TYPE, body, with_body=method == b"GET")
 
