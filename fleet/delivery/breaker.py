@@ -16,12 +16,12 @@ from fleet.delivery.reply import Reply
 from fleet.state.breakers import RULES, BreakerRules, Shared, StateName
 
 PROBED_RETRY_MS = 100
-"""A probe is under way, here or elsewhere: who asks is not asked for again before this has passed."""
+"""While a probe is under way, here or elsewhere, a request is held back this long before it asks again."""
 OVERTAKEN_MS = 10_000
-"""Replies and messages overtake each other by less, as a call is given up sooner. What is older by more is of a clock
-of Redis that stepped back: not believed, a breaker would stay as it is for as long as the step."""
+"""Replies and messages overtake each other by less, as a call is given up sooner. If one is older by more, Redis's
+clock has stepped back, and it is believed: otherwise a breaker would stay as it is for as long as the step."""
 OWN_PERMIT = ""
-"""Instead of a permit's epoch: given by ourselves, because Redis does not answer."""
+"""Instead of a permit's epoch: we gave ourselves the permit, because Redis does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Open:
 
     retry_after_ms: float
     probed: bool = False
-    """It is half-open, and somebody finds out just now whether the endpoint works again."""
+    """It is half-open, and a probe is finding out whether the endpoint works again."""
 
 
 Admit = Pass | Probe | Ask | Open
@@ -62,9 +62,9 @@ class Change(Enum):
 
 
 def spoke(reply: Reply) -> bool | None:
-    """Whether the endpoint works: True for any answer but a 5xx (429 too: it is there, and says how it wants it).
+    """Whether the endpoint works: True for any answer but a 5xx (429 too: it is there, and says what it wants).
 
-    None where nobody was asked.
+    None if no endpoint was asked.
     """
     if reply.error in ("FORBIDDEN_ADDRESS", "BAD_URL"):
         return None
@@ -94,7 +94,7 @@ class Breaker:
 
     def __init__(self, rules: BreakerRules = RULES) -> None:
         self._rules = rules
-        self._failures = 0  # one bit a request of the window, the newest lowest
+        self._failures = 0  # one bit per request of the window, the newest lowest
         self._recorded = 0
         self._tripped = False
         self._as_of_ms = 0
@@ -130,7 +130,7 @@ class Breaker:
 
     def record(self, ok: bool, now_ms: float, *, probe: bool) -> Change:
         if self._tripped:
-            # Requests from before it opened say nothing new, and a probe that lost its permit counts no more.
+            # Requests from before it opened say nothing new, and a probe that lost its permit no longer counts.
             return self._judge(ok, now_ms) if probe and self.probing else Change.NONE
         self._failures = (self._failures << 1 | (not ok)) & self._rules.mask
         self._recorded = min(self._recorded + 1, self._rules.window)
@@ -152,7 +152,7 @@ class Breaker:
         return Change.PROBE_SUCCEEDED
 
     def grant(self, permit: str) -> None:
-        """A probe may be sent. Said again while one is under way, the permit is another one now."""
+        """A probe may be sent. If one is under way already, it goes on under this permit."""
         self.permit = permit
 
     def end_probe(self) -> None:

@@ -1,8 +1,8 @@
 """All circuit breakers of a worker, and their share in Redis.
 
 `admit` and `record` stand before and after every request, so they only look things up. What the fleet must know
-waits in `_to_say` and is said by `run`, one call at a time for an origin, in order. Without Redis every worker goes
-on by what it sees itself.
+waits in `_to_say`, and `run` says it in order, one call at a time for an origin. Without Redis every worker goes
+by what it sees itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fleet.state.breakers import IDLE_MS, MOST_ORIGINS, RULES, BreakerRules, Sha
 from fleet.waiting import happens
 
 ASK_WITHIN_S = 1.0
-"""Redis answers in a few ms. If it does not, the message is not held any longer, and we give ourselves the permit."""
+"""Redis answers in a few ms. If it has not by then, the message is held no longer, and we give ourselves the permit."""
 RETRY_S = 1.0
 _AT_ONCE = 16
 _FORGET_AT_ONCE = 8
@@ -28,7 +28,7 @@ _FORGET_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """One thing to say of an origin; `epoch` is that of the permit it is about."""
+    """One thing to say about an origin; `epoch` is that of the permit it is about."""
 
     verb: Literal["open", "ask", "renew", "success", "failure", "release"]
     epoch: str = ""
@@ -63,11 +63,11 @@ class Breakers:
         self._most = most_origins
         self._idle_ms = idle_ms
         self._ask_within_s = ask_within_s
-        self._origins: dict[str, Breaker] = {}  # the one that was used last stands last
+        self._origins: dict[str, Breaker] = {}  # in order of use, the latest last
         self._questions: dict[str, _Question] = {}
         self._to_say: dict[str, list[_Word]] = {}
         self._unsaid: set[str] = set()
-        """Opened here, and Redis does not know."""
+        """Origins whose breaker opened here, which Redis does not know yet."""
         self._probing: dict[str, None] = {}
         """Our probes under way whose permits must be renewed."""
         self._look = True
@@ -77,7 +77,7 @@ class Breakers:
     # The hot path -------------------------------------------------------------------------------
 
     def admit(self, origin: str, now_ms: float) -> Admit:
-        """May a request go to it now? Of an URL that has no origin libcurl will say so."""
+        """May a request go to it now? A URL without an origin may: libcurl will refuse it."""
         breaker = self._origins.pop(origin, None)
         if breaker is None:
             if not origin:
@@ -116,7 +116,7 @@ class Breakers:
     # Probes -------------------------------------------------------------------------------------
 
     def ask(self, origin: str, decided: Callable[[], object]) -> asyncio.TimerHandle:
-        """Ask for the permit. `decided` is called once, later: admit again then. Cancel it to be left out."""
+        """Ask for the permit. `decided` is called once, later: admit again then. To be left out, cancel the timer."""
         breaker = self._origins[origin]
         breaker.asking = True
         deadline = asyncio.get_running_loop().call_later(self._ask_within_s, self._on_no_answer, origin, decided)
@@ -125,7 +125,7 @@ class Breakers:
         return deadline
 
     def release(self, origin: str) -> None:
-        """The probe ended without a word about the endpoint: another one may be sent."""
+        """The probe ended and showed nothing about the endpoint: another one may be sent."""
         breaker = self._origins.get(origin)
         if breaker is None or not breaker.probing:
             return
@@ -145,7 +145,7 @@ class Breakers:
             decided()  # forgotten meanwhile, to make room
 
     def _decide_alone(self, origin: str) -> None:
-        """Redis does not answer. The worst that comes of it is one probe a worker instead of one."""
+        """Redis does not answer. At worst each worker sends a probe, instead of one among them all."""
         question = self._questions.pop(origin, None)
         breaker = self._origins.get(origin)
         if breaker is not None:
@@ -160,7 +160,7 @@ class Breakers:
             question.decided()
         breaker = self._origins.get(origin)
         if breaker is not None and breaker.permit is not None and not breaker.probing:
-            self._release_permit(origin, breaker)  # the message that wanted it is not there any more
+            self._release_permit(origin, breaker)  # the message that wanted it is gone
 
     # What others found out ----------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Breakers:
                 self._unsaid.discard(origin)  # somebody has reset it meanwhile
                 continue
             try:
-                # After a call that failed none is tried: words would pile up behind its timeout.
+                # After a call that failed no other is tried: words would pile up behind its timeout.
                 shared = None if away else await self._call(origin, word, breaker)
             except StateError:
                 shared = None
@@ -263,7 +263,7 @@ class Breakers:
             return  # forgotten meanwhile: the permit lapses by itself
         breaker.asking = False
         if shared.tag == "granted":
-            # Where we have decided alone meanwhile, the probe under way now has the fleet's permit.
+            # If we have decided alone meanwhile, the probe under way now has the fleet's permit.
             breaker.grant(shared.epoch)
             if breaker.probing:
                 self._probing[origin] = None
@@ -295,14 +295,14 @@ class Breakers:
             self._wake.set()
 
     async def _look_at_all(self) -> None:
-        self._look = False  # before: who asks for it meanwhile is not forgotten
+        self._look = False  # before the call: another request for a look meanwhile is not lost
         try:
             clock_ms, views = await self._shared.all()
         except StateError:
             self._look = True
             self._try_later()
             return
-        # What we hear of the very millisecond in which this was read may be newer than it.
+        # A message from the very millisecond in which this was read may be newer than it.
         as_of_ms = clock_ms - 1
         now_ms = self._clock.boot_ms()
         for view in views[: self._most]:

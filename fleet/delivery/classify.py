@@ -26,7 +26,7 @@ _DELIVERED = Delivered(200)
 
 
 class _Body(msgspec.Struct, rename="camel"):
-    """The body of a 200. What stands beside `ack` is read later and by itself: it cannot turn a false into a true."""
+    """The body of a 200. Fields beside `ack` are read later, each by itself: they cannot turn a false into a true."""
 
     ack: bool | None = None
     message: msgspec.Raw = msgspec.Raw()
@@ -39,7 +39,7 @@ _decode_body = msgspec.json.Decoder(_Body, strict=False).decode
 
 def classify(reply: Reply) -> Outcome:
     if reply.status == 412 and reply.fenced:
-        # Even of a reply that broke off later: the endpoint knows a newer epoch, so nothing here is ours to settle.
+        # Even if the reply broke off later: the endpoint knows a newer epoch, so nothing here is ours to settle.
         return Refenced(412)
     if reply.error is not None:
         return _classify_error(reply.error, reply.detail)
@@ -74,7 +74,7 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
         case "PROTOCOL":
             return Unreachable(_reason("not a usable HTTP answer", detail))
         case "FORBIDDEN_ADDRESS":
-            # Not `Rejected`, which would ack: one wrong answer of a name server would lose the message.
+            # Not `Rejected`, which would ack: one wrong answer from a name server would lose the message.
             return NotSent(_reason("address not allowed", detail), warn=True)
         case "OTHER":
             return Failed(_reason("request failed", detail), again_at_once=True)
@@ -102,7 +102,7 @@ def _classify_answer(reply: Reply) -> Outcome:
 
 
 def _retry_after_s(value: str | None) -> int:
-    """Delta-seconds only; a date, or nothing, is the default."""
+    """Delta-seconds only; a date, or no header, means the default."""
     if value is None or not value.isascii() or not value.isdigit():
         return DEFAULT_RETRY_S
     return retry_delay_s(_digits(value))
@@ -136,6 +136,6 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 def _reason(what: str, detail: str) -> str:
-    # It ends in logs and on pages: one line, and no longer than one.
+    # It ends up in logs and on pages: on one line, and no longer than fits there.
     printable = "".join(c if c.isprintable() else " " for c in detail[:_MAX_REASON_CHARACTERS])
     return f"{what}: {printable}" if printable else what

@@ -5,7 +5,7 @@ never changes set once; a reply comes by callback, not by a future; reply header
 and only read where the status or an encoding makes them matter.
 
 libcurl's sockets live in an epoll of ours, and the event loop watches that one descriptor. libcurl takes a
-socket in and out with every request, which is dear with the loop's own `add_reader`: 38,000 requests/s
+socket in and out with every request, which costs a lot with the loop's own `add_reader`: 38,000 requests/s
 that way, 57,000 this way (64 in flight, loopback nginx on the same two cores).
 """
 
@@ -47,7 +47,7 @@ _HTTP_VERSION = {"HTTP_2": pycurl.CURL_HTTP_VERSION_2TLS, "HTTP_1_1": pycurl.CUR
 
 
 class BadUrl(Exception):
-    """What was to be called is no URL."""
+    """What was to be called is not a URL."""
 
 
 class Transfer:
@@ -128,7 +128,7 @@ class HttpClient:
         self._due_now = False
         self._timer: asyncio.TimerHandle | None = None
         self._epoll = select.epoll()
-        self._parked: set[int] = set()  # sockets still in the epoll that libcurl takes no events of just now
+        self._parked: set[int] = set()  # sockets still in the epoll, whose events libcurl does not want now
         self._multi: Any = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
@@ -142,7 +142,7 @@ class HttpClient:
     def post(self, url: str, headers: list[str], body: bytes, *, timeout_ms: int, done: Done) -> Transfer:
         """Send one request. `done` is called once, later, unless the transfer is aborted before.
 
-        BadUrl for what libcurl refuses at once; what it refuses later `done` hears of.
+        BadUrl for what libcurl refuses at once; `done` hears of what it refuses later.
         """
         if self._closed:
             raise RuntimeError("the HTTP client is closed")
@@ -192,7 +192,7 @@ class HttpClient:
             self.before_io()
             for fd, events in self._epoll.poll(0, _EVENTS_PER_WAKE):
                 if fd in parked:
-                    # An idle connection has something to say, which is its end. libcurl looks when it needs it.
+                    # An event of an idle connection is its end. libcurl finds out when it wants to use it.
                     parked.discard(fd)
                     self._epoll.unregister(fd)
                 elif events == select.EPOLLIN:
@@ -296,7 +296,7 @@ class HttpClient:
         return transfer, reply
 
     def _release(self, easy: _Easy) -> None:
-        """Take a handle out of libcurl and make it fit for the next request."""
+        """Take a handle out of libcurl and make it ready for the next request."""
         self._multi.remove_handle(easy.curl)
         del self._busy[easy.curl]
         if easy.transfer is not None:

@@ -1,4 +1,4 @@
-"""Which hosts and addresses may be called: `[egress]`, and never those where a cloud tells its secrets.
+"""Which hosts and addresses may be called: what `[egress]` allows, and never those where a cloud tells its secrets.
 
 Addresses are judged when a connection is opened to them, not by the URL: `0x7f.1`, a DNS name, or an IPv6
 form of an IPv4 address all lead to the same host, and a name may change between two look-ups.
@@ -47,7 +47,7 @@ class _List:
 
     networks: tuple[Network, ...] = ()
     hosts: tuple[str, ...] = ()
-    """`example.com` for the name and all beneath it, `.example.com` for those beneath alone."""
+    """`example.com` for the name and all beneath it, `.example.com` for only those beneath it."""
 
     def __bool__(self) -> bool:
         return bool(self.networks or self.hosts)
@@ -60,11 +60,11 @@ class _List:
 
 
 class Rules:
-    """Deny wins over allow. An empty allow is everything but metadata services, which are never called.
+    """Deny wins over allow. An empty allow means everything but metadata services, which are never called.
 
-    Where allow names hosts, a host name must be one of them, and may lead to any address; an address that a URL
-    carries itself must be in an allowed network. Where allow has networks alone, any name may be called that leads
-    there. So ask both: `forbids_url` before the request, and `forbids_address` for each connection.
+    If allow names hosts, a host name must be one of them, and may lead to any address; an address in the URL itself
+    must be in an allowed network. If allow has only networks, any name that leads there may be called. So ask both:
+    `forbids_url` before the request, and `forbids_address` for each connection.
     """
 
     __slots__ = ("_allow", "_deny")
@@ -74,9 +74,9 @@ class Rules:
         self._deny = deny
 
     def forbids_url(self, url: str) -> bool:
-        """Whether its host is forbidden. libcurl reads more as a URL than we do: such a one is forbidden too."""
+        """Whether its host is forbidden. libcurl accepts URLs that we cannot read: those are forbidden too."""
         if not (self._allow or self._deny.hosts):
-            return False  # what is left to judge are addresses
+            return False  # only addresses are left to judge
         return self.forbids_host(host_of(url))
 
     def forbids_host(self, host: str) -> bool:
@@ -92,7 +92,7 @@ class Rules:
         return bool(self._allow.hosts) and not self._allow.has_host(normal)
 
     def forbids_address(self, text: str) -> bool:
-        """Whether no connection may be opened to this numeric address. What is no address is never called."""
+        """Whether no connection may be opened to this numeric address. What is not an address is never called."""
         address = _parsed(text)
         if address is None or self._is_denied(address):
             return True
@@ -113,7 +113,7 @@ def egress_rules(allow: Sequence[str], deny: Sequence[str]) -> Rules:
 def is_metadata_address(address: str) -> bool:
     """Whether this numeric address is a metadata service, in any form that reaches it.
 
-    What is not an address at all is called one too: what cannot be judged is not called.
+    True also for what is not an address at all: what cannot be judged is not called.
     """
     parsed = _parsed(address)
     return parsed is None or any(_is_metadata(form) for form in (parsed, *_embedded_v4(parsed)))
@@ -128,7 +128,7 @@ def _list(name: str, rules: Sequence[str]) -> _List:
             networks.append(ip_network(text.removeprefix("[").removesuffix("]")))
             continue
         except ValueError as error:
-            # With digits alone at its end, or a colon, it was meant as an address.
+            # With a slash, a colon, or a number at its end, it was meant as an address.
             if "/" in text or ":" in text or re.search(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)\.?$", text):
                 raise InvalidConfig(f"[egress] {name}: {rule!r}: {error}") from None
         host = _host_rule(text)
@@ -160,7 +160,7 @@ def _is_metadata(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _reaches(address: IPv4Address | IPv6Address, networks: Sequence[Network]) -> bool:
-    """Whether it is in one of them, itself or the IPv4 address that is called in its place."""
+    """Whether it, or the IPv4 address that is called in its place, is in one of them."""
     forms = [address]
     if isinstance(address, IPv6Address) and any(address in network for network in _V4_IN_LOW_BITS):
         forms.append(_low_v4(address))
@@ -180,6 +180,6 @@ def _embedded_v4(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
     if address in _SIX_TO_FOUR:
         return (IPv4Address((int(address) >> 80) & 0xFFFF_FFFF),)
     if address in _TEREDO:
-        # Its server, and its client in inverted bits.
+        # Its server, and its client with the bits inverted.
         return (IPv4Address((int(address) >> 64) & 0xFFFF_FFFF), IPv4Address(~int(address) & 0xFFFF_FFFF))
     return ()

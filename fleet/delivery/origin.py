@@ -1,6 +1,6 @@
-"""Whom a URL leads to: scheme, host and port, written in one way. Never the path or the query.
+"""Where a URL leads: scheme, host and port, written in one way. Never the path or the query.
 
-A breaker keyed by more than that would be one breaker a message; by less, one host would answer for another.
+With more in their key there would be a breaker for each message; with less, one host would answer for another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMERIC = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}"
 
 
 def origin_of(url: str) -> str:
-    """`scheme://host` or `scheme://host:port`; '' for what is no http or https URL."""
+    """`scheme://host` or `scheme://host:port`; '' for what is not an http or https URL."""
     found = _SCHEME_AND_AUTHORITY.match(url)
     return _parts(found.group(1))[0] if found else ""
 

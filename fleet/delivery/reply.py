@@ -1,4 +1,4 @@
-"""What an endpoint answered, or why it did not: no more of it than `classify` needs."""
+"""What an endpoint answered, or why it did not: only as much as `classify` needs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MAX_REPLY_HEADER_BYTES = 64 * 1024
 ErrorKind = Literal[
     "TIMEOUT",  # connected, but no complete answer before the deadline
     "CONNECT_TIMEOUT",  # no connection (name, TCP, TLS) before its own or the request's deadline
-    "REFUSED",  # nobody listens there, or there is no way to it
+    "REFUSED",  # nothing listens there, or there is no route to it
     "UNRESOLVED",  # the host name has no address
     "RESET",  # the connection ended before the answer did
     "PROTOCOL",  # what was answered is not HTTP as we take it, or TLS failed
-    "BAD_URL",  # no URL that could ever be called
+    "BAD_URL",  # not a URL that could ever be called
     "FORBIDDEN_ADDRESS",  # the host leads to an address that we never call
     "OTHER",
 ]
@@ -52,7 +52,7 @@ class Headers(msgspec.Struct):
 
 
 def read_headers(raw: bytes) -> Headers:
-    """Pick them out of all header lines as they came: interim replies first, trailers last, neither counts."""
+    """Pick them out of all header lines as they came: interim replies first, trailers last. Neither of these counts."""
     found = Headers()
     in_head = False
     for line in raw.removesuffix(b"\n").split(b"\n"):

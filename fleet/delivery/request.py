@@ -1,7 +1,7 @@
-"""The one way a request leaves Fleet: egress → sign → breaker → post → record. Workers and jobs both send by it.
+"""The one way a request leaves Fleet: egress → sign → breaker → post → record. Workers and jobs both use it.
 
-A caller asks for leave first (`admit`), since it may have to wait for it, or claim something before it sends. Then it
-posts on the ticket that it got; what came of that is recorded before the caller hears of it.
+A caller first asks whether it may send (`admit`), as it may have to wait, or to claim something before it sends. Then
+it posts on the ticket that it got. What came of that is recorded before the caller hears of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fleet.sign import Signer
 
 
 class Ticket:
-    """Leave to send one request to an origin. Whoever has it posts on it, or closes it."""
+    """Permission to send one request to an origin. Its holder posts on it, or closes it."""
 
     __slots__ = ("_breakers", "_probes", "origin")
 
@@ -29,25 +29,25 @@ class Ticket:
         self._breakers = breakers
         self.origin = origin
         self._probes = probes
-        """Whether it holds the fleet's permit to probe: until its end, or until its answer is recorded."""
+        """Whether it holds the fleet's permit to probe: until it is closed, or its answer is recorded."""
 
     def record(self, reply: Reply, now_ms: float) -> None:
         works = spoke(reply)
         if works is None:
-            self.close()  # nobody was asked, so nothing is known
+            self.close()  # no endpoint was asked, so nothing is known
             return
         probes, self._probes = self._probes, False
         self._breakers.record(self.origin, works, now_ms, probe=probes)
 
     def close(self) -> None:
-        """Give the permit back, where nothing was found out with it. Idempotent."""
+        """Give the permit back if nothing was found out with it. Idempotent."""
         if self._probes:
             self._probes = False
             self._breakers.release(self.origin)
 
 
 class Requests:
-    """Of one process. `drop_lapsed` aborts what may not be sent any more."""
+    """The requests of one process. `drop_lapsed` aborts what may not be sent any more."""
 
     def __init__(
         self,
@@ -69,24 +69,24 @@ class Requests:
         client.before_io = self._before_io
 
     def forbidden(self, url: str) -> NotSent | None:
-        """By its name. By its address it is judged when it is connected to."""
+        """Judged by its name. Its address is judged when a connection is opened to it."""
         if self._forbids_url(url):
             return NotSent(f"egress rules forbid {origin_of(url)}", warn=True)
         return None
 
     def admit(self, origin: str) -> Ticket | Ask | Open:
-        """May a request go there now? `Ask` is for the caller to wait on: see `ask`."""
+        """May a request go there now? At `Ask` the caller has to wait: see `ask`."""
         admitted = self._breakers.admit(origin, self._clock.boot_ms())
         if isinstance(admitted, Ask | Open):
             return admitted
         return Ticket(self._breakers, origin, probes=isinstance(admitted, Probe))
 
     def unasked(self, origin: str) -> Ticket:
-        """For what will hardly be sent: it may not take the permit of a request that will."""
+        """For a request that will hardly be sent: it may not take the permit from one that will."""
         return Ticket(self._breakers, origin)
 
     def ask(self, origin: str, decided: Callable[[], object]) -> asyncio.TimerHandle:
-        """Ask the fleet for the permit. `decided` is called once, later: admit again then. Cancel it to be left out."""
+        """Ask the fleet for the permit. `decided` is called once, later: admit again then. See `Breakers.ask`."""
         return self._breakers.ask(origin, decided)
 
     def post(
@@ -101,7 +101,7 @@ class Requests:
         timeout_ms: int,
         done: Callable[[Reply], None],
     ) -> Transfer | Failed | Uncallable:
-        """`done` gets the reply, in a later turn of the loop. An outcome instead of a transfer: nothing was sent."""
+        """`done` gets the reply, in a later turn of the loop. If an outcome is returned instead, nothing was sent."""
         if signer is not None:
             headers += signer.headers(message_id, self._clock.wall_ms() // 1000, body)
         try:
@@ -112,7 +112,7 @@ class Requests:
             ticket.close()
             if isinstance(error, BadUrl):
                 return Uncallable(f"no URL that could be called: {error}")
-            # Whatever it is, it is no answer of the endpoint: never an ack.
+            # Whatever it is, it is not an answer from the endpoint: never an ack.
             return Failed(f"the request cannot be made ({type(error).__name__}: {error})", unexpected=True)
 
     def _answered(self, ticket: Ticket, done: Callable[[Reply], None], reply: Reply) -> None:

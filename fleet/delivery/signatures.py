@@ -1,4 +1,4 @@
-"""Which pools sign their requests, and with what: for workers, and for the server where it delivers jobs."""
+"""Which pools sign their requests, and with what: for workers, and for the server when it delivers jobs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Unsignable:
-    """The pool signs, and we cannot: nothing of it may leave unsigned."""
+    """The pool signs, and we cannot: none of its requests may leave unsigned."""
 
     reason: str
 
 
 class Signatures:
-    """What each pool's requests are signed with; None where they are not."""
+    """What each pool's requests are signed with; None if they are not."""
 
     def __init__(self, *, client: Client, alarms: Alarms) -> None:
         self._client = client
@@ -36,18 +36,18 @@ class Signatures:
         self._files: dict[str, tuple[str, tuple[int, int, int]]] = {}
         """Code → the file its secret is in, and which state of it was read."""
         self.unread: set[str] = set()
-        """Pools that sign, we do not know yet with what."""
+        """Pools that sign, but we do not know yet with what."""
 
     def of(self, code: str) -> Signer | Unsignable | None:
         return self._signers.get(code)
 
     async def follow(self, marks: Mapping[str, str]) -> None:
-        """Settings of these pools are read where their mark is another one (`known_pools.py`), files when they changed.
+        """Read the settings of pools whose mark changed (`known_pools.py`), and secret files that changed.
 
-        Those that a node of a Cluster does not tell just now are in `unread`, and asked for again with the next call.
-        Some hundred pools at a time: whoever follows them has other things to do on the same loop.
+        If a node of a Cluster does not answer, its pools are in `unread`, and asked for again with the next call.
+        Some hundred pools at a time: the caller has other things to do on the same loop.
         """
-        if marks is not self._marks:  # nobody changes one that was passed in
+        if marks is not self._marks:  # one that was passed in is never changed
             for code in (self._marks.keys() | self.unread) - marks.keys():
                 self._forget(code)
             changed = [code for code, mark in marks.items() if self._marks.get(code) != mark]
@@ -68,7 +68,7 @@ class Signatures:
         found = await self._secrets_of([code for code in changed if marks[code] != UNSIGNED])
         for code in changed:
             if code in self.unread:
-                # What it signed with before does until then.
+                # Until then it signs with what it signed with before.
                 self._signers.setdefault(code, Unsignable(f"what pool {code} signs with cannot be read from Redis"))
                 continue
             self._forget(code)
@@ -114,7 +114,7 @@ class Signatures:
 
 
 def _state(path: str) -> tuple[int, int, int]:
-    """Another for another content, as far as the file system tells."""
+    """Differs for different content, as far as the file system tells."""
     try:
         found = os.stat(path)
     except OSError as error:
