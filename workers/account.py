@@ -1,4 +1,4 @@
-"""What a worker did, counted for its heartbeat and for metrics; and why deliveries fail, said now and then."""
+"""What a worker did, counted for its heartbeat and for metrics; and why deliveries fail, logged now and then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workers.lease import LaneLease
 
 
 class Account:
-    """Of one worker, over all its pools."""
+    """What one worker did, over all its pools."""
 
     def __init__(self, *, clock: Clock, alarms: Alarms) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class Account:
         self.counts["settlements_refused"] += settlements
 
     def ended(self, lease: LaneLease, outcome: Outcome, seconds: float) -> None:
-        """A delivery ended. Before it is settled: the lease still stands at its message."""
+        """A delivery ended. Called before it is settled, while the lease still stands at its message."""
         code, name = lease.link.pool.code, name_of(outcome)
         self.outcomes[name] += 1
         self.counters.add("pool", code, name)

@@ -1,4 +1,4 @@
-"""Says why deliveries fail: the first of a kind at once, the rest of it as a number now and then."""
+"""Logs why deliveries fail: the first failure of a kind at once, the rest as a number now and then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS_KEPT = 1000
 
 
 class Complaints:
-    """An endpoint that is down fails thousands of times a second; one line in ten seconds says so as well."""
+    """An endpoint that is down fails thousands of times a second; one line in ten seconds says as much."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Complaints:
             self._unsaid[kind] += 1
             return
         if len(self._said_at) >= _KINDS_KEPT:
-            # Reasons may hold addresses and ports: without an end to them this would be a leak.
+            # Reasons may hold addresses and ports: without a bound this would be a leak.
             self._said_at.clear()
             self._unsaid.clear()
         more = self._unsaid.pop(kind, 0)

@@ -21,7 +21,7 @@ BACKOFF_S = (1.0, 2.0)
 
 
 class Deliveries:
-    """Of one worker. Each step ends by calling the next, so that a message costs no task of its own."""
+    """The deliveries of one worker. Each step ends by calling the next, so that a message costs no task of its own."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Deliveries:
         self._backoff_s = backoff_s
 
     def deliver(self, lease: LaneLease) -> None:
-        """The message that is next under this lease."""
+        """Deliver the next message under this lease."""
         lease.attempt = 0
         lease.probed_since_ms = 0.0
         self._attempt(lease)
@@ -70,7 +70,7 @@ class Deliveries:
         lease.transfer = None
         now_ms = self._clock.boot_ms()
         if now_ms >= lease.deadline_ms:
-            # Read too late: somebody else may deliver this lane by now, and his answer counts.
+            # Read too late: another worker may deliver this lane by now, and its answer counts.
             lease.link.drop(lease)
             return
         failpoint.hit("answered")

@@ -1,4 +1,4 @@
-"""When something falls due in a pool: this worker looks then, if nobody has asked sooner."""
+"""When something falls due in a pool: this worker looks then, unless the time was moved by a call before that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class DueTimer:
-    """Of one pool. What a call answers may be older than what we were told while it was under way."""
+    """The timer of one pool. What a call answers may be older than what we were told while it was under way."""
 
     def __init__(self, look: Callable[[], None], is_stopping: Callable[[], bool]) -> None:
         self._look = look
@@ -17,7 +17,7 @@ class DueTimer:
         """When something falls due, as we were told since our last call went out."""
 
     def told(self, due_ms: int | None) -> None:
-        """Somebody's call left something that falls due after so long; None: it is no business of ours any more."""
+        """Another worker's call left something that falls due after `due_ms`. None: to look is no longer our job."""
         now_s = asyncio.get_running_loop().time()
         self._told_s = None if due_ms is None else now_s + due_ms / 1000
         if due_ms is not None and self._timer is not None and (self._timer.when() - now_s) * 1000 <= due_ms:
@@ -25,7 +25,7 @@ class DueTimer:
         self._set(due_ms)
 
     def asked(self) -> None:
-        """Our call goes out: its answer knows all that was said so far."""
+        """Our call goes out: its answer knows all that we were told so far."""
         self._told_s = None
 
     def answered(self, due_ms: int | None) -> None:

@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("fleet.worker")
 
 MAX_CLAIM = number("with/wake", "LANES_EACH")
-"""Groups a call asks for at most: a reply stays some 100 KB, and other workers get their turn."""
+"""A call asks for at most this many groups: its reply stays around 100 KB, and other workers get their turn."""
 CHUNK = 16
-"""Messages of one group under one lease: a group of many costs one claim in sixteen."""
+"""Messages of one group under one lease: a long group costs one claim for sixteen of them."""
 KEEP_EVERY_MS = 1.0
-"""Outcomes alone, of leases that go on, are settled this often. One group alone has one each 60 us, and a call
-for each costs as much again. At once is settled whatever gives back, fails or claims."""
+"""Outcomes of leases that go on are settled this often. A single group has one every 60 us, and a call for each would
+cost as much again. Whatever gives back, fails or claims is settled at once."""
 PERMIT_MS = 950.0
-"""A permit's window is a second longer than a minute, so a delivery may begin that long after it: later, two windows
-would overlap at the endpoint. Counted from before we asked, by our own clock, which may run a little slower."""
+"""A permit's window is a second longer than a minute, so a delivery may begin that long after it. Any later, and two
+windows would overlap at the endpoint. Counted from before we asked, by our own clock, which may run a little slower."""
 STALL_MS = 250.0
-"""A call takes a few, on a busy machine some tens. Without an answer for this long a lease's next message waits:
-what is answered and not settled when the lease lapses is delivered twice."""
+"""A call takes a few ms, on a busy machine some tens. Without an answer for this long a lease's next message waits:
+one that is answered but not settled when the lease lapses is delivered twice."""
 
 
 class PoolLink:
@@ -65,7 +65,7 @@ class PoolLink:
         self.pool = pool
         self.leases: dict[str, LaneLease] = {}
         self.place = 0
-        """Ours among the workers that hear of the pool (workers/homes.py): who is first looks when something is due."""
+        """Ours among the workers that hear of the pool (workers/homes.py): the first looks when something is due."""
         self.paused = False
         self.policy = Policy()
         self.stopping = False
@@ -82,7 +82,7 @@ class PoolLink:
         self._on_crash = on_crash
         self._owed: dict[LaneLease, Settlement] = {}
         self._trims: list[int] = []
-        # Above those of any link that this process had to the pool before: the outbox keeps what a call settled.
+        # Above the numbers of any earlier link of this process to the pool: the outbox keeps outcomes by call.
         self._calls = clock.wall_ms() * 1000
         self._hungry = False
         self._looking = False
@@ -107,17 +107,17 @@ class PoolLink:
         self.poke(urgent=True)
 
     def look(self) -> None:
-        """Something is due, or may be: ask, though no lease could be taken now. What is ready then others are told."""
+        """Something is due, or may be: ask, even if we can take no lease now. Others are told of what is ready then."""
         self._looking = True
         self.wake()
 
     def close(self) -> None:
-        """Its pool is gone. Nothing is claimed any more, as nobody would keep the lease; what is owed is still said."""
+        """Its pool is gone. Claim nothing more, as nothing would renew the lease; what is owed is still settled."""
         self.stopping = True
         self.due.end()
 
     def is_stalled(self, now_ms: float) -> bool:
-        """Whether Redis keeps us waiting. What is delivered now could not be settled before its lease lapses."""
+        """Whether Redis keeps us waiting: what is delivered now may not be settled before its lease lapses."""
         return bool(self._asked_at_ms) and now_ms - self._asked_at_ms > STALL_MS
 
     def hold_back(self, lease: LaneLease) -> None:
@@ -125,7 +125,7 @@ class PoolLink:
         self._stalled.append(lease)
 
     def owe(self, lease: LaneLease) -> Settlement:
-        """What will be settled of this lease with the next call."""
+        """What the next call will settle for this lease."""
         settlement = self._owed.get(lease)
         if settlement is None:
             settlement = self._owed[lease] = Settlement(lease.lane, lease.epoch)
@@ -140,7 +140,7 @@ class PoolLink:
         return settlement
 
     def drop(self, lease: LaneLease) -> None:
-        """It is not ours any more, against our will: nothing is settled, nothing given back."""
+        """We lost this lease: nothing is settled, nothing given back."""
         lease.stop()
         self._forget(lease)
         self._owed.pop(lease, None)
@@ -150,10 +150,10 @@ class PoolLink:
         """What this call settled has reached its queues."""
         self._trims.append(call)
         if not self.leases:
-            self.poke(urgent=True)  # no settlement will come along to take it with it
+            self.poke(urgent=True)  # no settlement will come along to carry it
 
     def poke(self, *, urgent: bool = False) -> None:
-        """Something is owed. Urgent is all but the outcomes of leases that go on: they are soon more."""
+        """Something is owed. It is urgent unless it is the outcomes of leases that go on: more of these follow soon."""
         self._urgent = self._urgent or urgent
         if self._task is not None:
             return
@@ -208,7 +208,7 @@ class PoolLink:
         self._seats.give(want - len(answer.claims))
         stalled, self._stalled = self._stalled, []
         if answer.tag == "ok" and want and len(answer.claims) == want:
-            # There may be more: for us, or, if that was our last seat, for others who are told by the next call.
+            # There may be more: for us, or, if that was our last seat, for others, which the next call tells.
             self._hungry = self._looking = self._urgent = True
         self.paused = answer.tag == "paused"
         self.policy = answer.policy
@@ -220,7 +220,7 @@ class PoolLink:
             self._account.refused(len(answer.refused))
         for i in answer.refused:
             if self.leases.get(leases[i].lane) is leases[i]:
-                # Redis does not know it any more, so somebody else may have it: not another message under it.
+                # Redis does not know it any more, so another worker may have it: send no more messages under it.
                 self.drop(leases[i])
         items = answer.cascaded
         for i, settlement in enumerate(settlements):
@@ -238,7 +238,7 @@ class PoolLink:
             for claim in answer.claims:
                 lapsed = self.leases.get(claim.lane)
                 if lapsed is not None:
-                    # We were stopped for so long that what was ours has been granted anew, to us.
+                    # We were stopped for so long that our own lease has been granted anew, to us.
                     self.drop(lapsed)
                 lease = LaneLease(self, claim, deadline_ms, permit_ms)
                 self.leases[claim.lane] = lease
@@ -251,7 +251,7 @@ class PoolLink:
     async def _call(
         self, call: int, settlements: list[Settlement], trims: list[int], want: int
     ) -> tuple[Exchanged, float]:
-        """Until it is answered. The same settlements are sent again as they were: said twice they count once."""
+        """Call until it is answered. The same settlements are sent again as they were: settling is idempotent."""
         backoff = Backoff()
         self._asked_at_ms = self._clock.boot_ms()
         while True:
@@ -278,10 +278,10 @@ class PoolLink:
             except (StateUnavailable, StateFull) as error:
                 self._on_state(error)
                 self._in_doubt = True
-                # It is known at once that nothing is settled: no need to wait until it takes long.
+                # An error is as good as a long wait: we are stalled at once.
                 self._asked_at_ms = min(self._asked_at_ms, self._clock.boot_ms() - 2 * STALL_MS)
                 if self.stopping and not settlements:
-                    # Nothing to settle: what the outbox holds the leader copies.
+                    # Nothing to settle: the leader copies what the outbox holds.
                     return Exchanged("ok", None, set(), set(), [], [], self.policy), 0.0
                 await backoff.pause()
                 continue
@@ -293,7 +293,8 @@ class PoolLink:
             return answer, asked_at_ms
 
     def _owe_no_more(self, claims: list[Claim]) -> None:
-        """What we owe under an epoch that is granted anew: Redis forgot the grant, and it would end the new lease."""
+        """Forget what we owe under an epoch that was granted anew: Redis lost the first grant, and settling it would
+        end the new lease."""
         granted = {(claim.lane, claim.epoch) for claim in claims}
         for lease in [lease for lease in self._owed if (lease.lane, lease.epoch) in granted]:
             if self.leases.get(lease.lane) is not lease:

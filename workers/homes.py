@@ -1,9 +1,9 @@
 """Which workers hear of which pool: a hundred of them and ten thousand pools must not all speak to each other.
 
 The workers stand on a ring, and a pool's order of them begins at its own place there. The first two are its *homes*:
-they hear when it has work, and the first looks when something falls due in it, and now and then anyway. Everybody
-reckons this alone, from who lives. For a moment after somebody came or went two may disagree: then a pool has three
-homes, or one, and who becomes one asks for work.
+they hear when it has work, and the first looks when something falls due in it, and now and then anyway. Each worker
+works this out alone, from who lives. For a moment after one came or went two may disagree: then a pool has three
+homes, or one, and a worker that becomes one asks for work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zlib import crc32
 
 HOMES = 2
 _PLACES_EACH = 64
-"""On the ring, for a fair share: with one each a worker may get three times another's pools."""
+"""On the ring, for a fair share: with one place each, a worker may get three times the pools of another."""
 
 Globs = tuple[str, ...]
 
@@ -29,12 +29,12 @@ class Homes:
         self._points: list[int] = []
         self._names: list[str] = []
         self._all = True
-        """Whether everybody serves every pool, as is usual."""
+        """Whether every worker serves every pool, as is usual."""
         self._mine: Globs = tuple(globs)
         self.follow({})
 
     def follow(self, peers: Mapping[str, Globs]) -> bool:
-        """Take these workers, and ourselves, for the living. Whether that is anything new."""
+        """Take these workers, and ourselves, for the living. Returns whether that changed anything."""
         found = {**peers, self._name: self._mine}
         if found == self._peers:
             return False
@@ -49,7 +49,7 @@ class Homes:
         return True
 
     def place(self, code: str, most: int = HOMES) -> int:
-        """Ours in the order of this pool, `most` if it is not among the first so many."""
+        """Our place in the order of this pool, or `most` if it is not among the first `most`."""
         seen: set[str] = set()
         at = bisect(self._points, crc32(code.encode()))
         for i in range(at, at + len(self._names)):

@@ -46,12 +46,12 @@ class LaneLease:
         self.at = 0
         self.attempt = 0
         self.began_ms = 0.0
-        """When its attempt began, and when the next does if that failed."""
+        """When its attempt began. `resumes_ms`: when the next one does, if that failed."""
         self.resumes_ms = 0.0
         self.probed_since_ms = 0.0
         self.yielding = False
         self.ticket: Ticket | None = None
-        """What its request goes out on, or the last one did."""
+        """The ticket of its request, or of the last one."""
         self.transfer: Transfer | None = None
         self.retry: asyncio.TimerHandle | None = None
 
@@ -60,7 +60,7 @@ class LaneLease:
         return self.entries[self.at]
 
     def waits_for_probe(self, now_ms: float, patience_ms: float) -> bool:
-        """Whether its message may wait on while somebody finds out if its endpoint works again."""
+        """Whether its message may wait on while a probe finds out if its endpoint works again."""
         self.probed_since_ms = self.probed_since_ms or now_ms
         return now_ms - self.probed_since_ms < patience_ms
 

@@ -1,4 +1,4 @@
-"""Makes one attempt of a lease's message: who signs it, whether its endpoint may be asked now, and the request."""
+"""Makes one attempt at a lease's message: how it is signed, whether its endpoint may be asked now, and the request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.state.entry import Entry
 from workers.lease import LaneLease
 
 PROBE_PATIENCE_MS = 2000.0
-"""A message waits for the probe of another one this long. Its slot is taken meanwhile."""
+"""How long a message waits for the probe of another one. It keeps its slot meanwhile."""
 
 _JSON_HEADERS = ["Content-Type: application/json", "Accept: application/json"]
 _encode = msgspec.json.Encoder().encode
@@ -39,8 +39,8 @@ class Mediator:
         again: Callable[[LaneLease], None],
         answered: Callable[[LaneLease, Reply], None],
     ) -> Outcome | None:
-        """What is known at once, where nothing is sent. Else the lease hears of its reply, or is to be sent again
-        after a wait for its endpoint's breaker."""
+        """Returns the outcome if it is known at once and nothing is sent. Otherwise `answered` gets the reply, or
+        `again` is called after a wait for the endpoint's breaker."""
         entry = lease.entry
         forbidden = self._requests.forbidden(entry.target)
         if forbidden is not None:
@@ -55,7 +55,7 @@ class Mediator:
             return None
         if isinstance(ticket, Open):
             if ticket.probed and lease.waits_for_probe(now_ms, PROBE_PATIENCE_MS):
-                # In some ms it is known whether the endpoint works again; given back, it would be gone for 30 s.
+                # In a few ms we know whether the endpoint works again; given back, the message would be gone for 30 s.
                 loop = asyncio.get_running_loop()
                 lease.retry = loop.call_later(ticket.retry_after_ms / 1000, again, lease)
                 return None
@@ -93,7 +93,7 @@ def _headers(entry: Entry, lease: LaneLease) -> list[str]:
         f"Fleet-Attempt: {lease.attempt}",
     ]
     if entry.lane == entry.group:
-        # One that asks for no order has an epoch of its own: under its group's name it would fence its siblings.
+        # A message that asks for no order has its own epoch: under its group's name it would fence its siblings.
         headers.append(f"Fleet-Group: {entry.group}")
     if entry.auth_token:
         headers.append(f"Authorization: Bearer {entry.auth_token}")

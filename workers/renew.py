@@ -1,4 +1,4 @@
-"""Keeps the leases of one pool: renews them in time, all by one call, and drops those whose time has come."""
+"""Keeps the leases of one pool: renews them in time, all by one call, and drops those that have lapsed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fleet.worker")
 
 _RENEW_AT = 0.6
-"""Of its time. A lease that has less left is renewed, and with it all others of its pool."""
+"""A lease with less than this part of its time left is renewed, and with it all others of its pool."""
 
 
 class Renewal:

@@ -17,7 +17,7 @@ from workers.exchange import PoolLink
 log = logging.getLogger("fleet.worker")
 
 REPORT_EVERY_S = 0.002
-"""How often a queue hears of outcomes at most. They are settled already; this is on their way to the source."""
+"""How often a queue hears of outcomes at most. They are settled already; this is only their way to the source."""
 
 
 class _Parcel:
@@ -32,7 +32,7 @@ class _Parcel:
 
 
 class Reporter:
-    """One call in flight a queue: what piles up meanwhile goes with the next."""
+    """One call in flight per queue: what piles up meanwhile goes with the next."""
 
     def __init__(self, *, client: Client, worker: str, on_crash: Callable[[asyncio.Task[None]], None]) -> None:
         self._client = client

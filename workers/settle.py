@@ -39,10 +39,10 @@ def settle(lease: LaneLease, outcome: Outcome) -> bool:
             # Acked too: an endpoint that answers 404 today would do so for ever.
             return _give_up(lease, ACK)
         case Uncallable(reason=reason):
-            # Kept: nobody has had it, and with another URL it can be sent again.
+            # Kept: no endpoint has had it, and with another URL it can be sent again.
             return _give_up(lease, park(parked(lease.entry, pool=lease.link.pool.code, reason=reason)))
         case Failed(retry_s=seconds, status=status, reason=reason):
-            # Busy says nothing of the message: it is no reason to put it aside.
+            # Busy says nothing about the message: it is not a reason to put it aside.
             return _fail(lease, retry_delay_s(seconds), reason, counts=status != TOO_MANY_REQUESTS)
         case Unreachable(reason=reason) | NotSent(reason=reason):
             return _fail(lease, retry_delay_s(None), reason, counts=False)
@@ -54,7 +54,7 @@ def settle(lease: LaneLease, outcome: Outcome) -> bool:
 
 
 def _fail(lease: LaneLease, delay_s: int, reason: str, *, counts: bool) -> bool:
-    """As the message asks for, or else its pool."""
+    """Do what the message asks for after a failure, or else what its pool does."""
     policy = lease.link.policy
     on_failure = lease.entry.policy or policy.on_failure
     if policy.draining and on_failure == "hold":
@@ -85,7 +85,7 @@ def _go_on(lease: LaneLease, verdict: str) -> bool:
 
 
 def _give_up(lease: LaneLease, verdict: str) -> bool:
-    """What is newer of its group waits until its pool knows of that: if it never did, this one would be sent after."""
+    """Newer messages of its group wait until the pool knows: if it never did, this one would be sent after them."""
     item = outbox_item(lease.entry, verdict)
     lease.at += 1
     lease.link.release(lease).items.append(item)
@@ -93,7 +93,7 @@ def _give_up(lease: LaneLease, verdict: str) -> bool:
 
 
 def _return(lease: LaneLease, delay_s: int) -> None:
-    """Nack the message, and what its group still holds of its batch, or of its queue where that holds groups."""
+    """Nack the message, and what its group still holds of its batch, or of its queue if that holds groups."""
     entry = lease.entry
     settlement = lease.link.release(lease)
     settlement.items.append(outbox_item(entry, nack(delay_s * 1000)))

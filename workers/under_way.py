@@ -1,7 +1,7 @@
-"""What a worker tells of its deliveries, for who asks why a message is not through: those that take their time.
+"""The deliveries that take their time, which a worker tells to people who ask why a message is not through.
 
-Most are over before anybody could ask. So the heartbeat carries what has lasted a second, and nothing is written
-anywhere as a delivery begins or ends.
+Most deliveries are over before anybody could ask. So the heartbeat carries what has lasted a second, and nothing is
+written anywhere as a delivery begins or ends.
 """
 
 from __future__ import annotations

@@ -17,15 +17,15 @@ from workers.exchange import PoolLink
 from workers.homes import HOMES, Globs, Homes
 
 SWEEP_S = 60.0
-"""Each pool is asked this often, by the first of its homes, even if nobody signals. Spread evenly, so that ten thousand
+"""Each pool is asked this often, by the first of its homes, even without a signal. Spread evenly, so that ten thousand
 idle pools cost some 170 calls a second, however many workers there are."""
 POOLS_A_TURN = 20
-"""Of the event loop: with ten thousand at once it would stand still for 60 ms."""
+"""Pools for each turn of the event loop: with ten thousand at once it would stand still for 60 ms."""
 _RETRY_S = 1.0
 UNPLACED = -1
-"""Of a pool that was opened just now."""
+"""The place in a pool that was opened just now."""
 _ASKED_MOST = 8
-"""From this place on nobody passes on: where so many are full, all are, and who has room again looks by himself."""
+"""From this place on nothing is passed on: where so many are full, all are, and one with room again looks by itself."""
 _PASS_EVERY_S = 0.1
 
 
@@ -50,14 +50,14 @@ class Waking:
         self._homes = Homes(name, globs)
         self._alive: set[str] = {name}
         self._peers: dict[str, Globs | None] = {name: None}
-        """What each of the living serves: None where that is no worker. We know of ourselves without being told."""
+        """What each of the living serves; None for one that is not a worker. Our own is known without asking."""
         self._changed = asyncio.Event()
         self._ask_homes = asyncio.Event()
         self._passing: set[asyncio.Task[None]] = set()
         self._passed: dict[str, asyncio.TimerHandle] = {}
-        """Pools of which something was passed on just now."""
+        """Pools whose signal was passed on just now."""
         self._more: set[str] = set()
-        """Those of them of which there is more to pass on."""
+        """Those of them that have more to pass on."""
 
     def jobs(self, signals: Signals) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on for as long as the worker lives."""
@@ -81,13 +81,13 @@ class Waking:
             try:
                 await self._learn_peers()
             except StateError:
-                # Who is new goes by no name yet: its pools have us until it is known.
+                # What a new worker serves is not known yet: until it is, its pools have us.
                 asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
             self._homes.follow({name: globs for name, globs in self._peers.items() if globs is not None})
             await signals.follow(await self._take_places())
 
     async def _learn_peers(self) -> None:
-        """Ask what each new one serves, once."""
+        """Ask each new process once what it serves."""
         self._peers = {name: globs for name, globs in self._peers.items() if name in self._alive}
         new = sorted(self._alive - self._peers.keys() - {self._name})
         for name, record in (await self._registry.records(new)).items():
@@ -96,12 +96,12 @@ class Waking:
             elif "globs" in record:
                 self._peers[name] = tuple(record["globs"])
         if self._alive - self._peers.keys() - {self._name}:
-            # One that has not opened its pools hears nothing of them yet.
+            # A worker that has not opened its pools yet hears nothing of them.
             asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
 
     async def _take_places(self) -> set[str]:
-        """The pools that we are a home of. Who comes to look for one asks at once, and so does everybody once for each
-        pool that is new to him: whoever was there before may have no room for what is ready."""
+        """The pools that we are a home of. A worker that becomes the first home of one asks at once, and so does every
+        worker once for each pool that is new to it: those that were there before may have no room for what is ready."""
         ours: set[str] = set()
         for count, (code, link) in enumerate(list(self._links.items()), start=1):
             was, link.place = link.place, self._homes.place(code)
@@ -140,14 +140,14 @@ class Waking:
             self._wake_or_pass_on(link, place)
 
     def _wake_or_pass_on(self, link: PoolLink, place: int) -> None:
-        # The first home looks in any case, and what it leaves its call tells others.
+        # The first home looks in any case, and its call tells others of what it leaves.
         if 0 < place < _ASKED_MOST and (self._is_stopping() or not self._has_room()):
             self._pass_on(link.pool.code, place)
         self._wake(link)
 
     def _pass_on(self, code: str, place: int) -> None:
-        """To twice as many each time: whoever is full passes on in turn. Where all are full that would have no end, so
-        it is done once in a while for a pool."""
+        """To twice as many each time: a worker that is full passes on in turn. With all full that would never end, so
+        it is done only once in a while for a pool."""
         if code in self._passed:
             self._more.add(code)
             return
@@ -168,11 +168,11 @@ class Waking:
         try:
             await self._registry.wake(code, start, 2 * start)
         except StateError:
-            return  # Redis is away: who comes back asks
+            return  # Redis is away: once it is back, every pool is asked
 
     def _wake(self, link: PoolLink) -> None:
         if link.place == 0:
-            link.look()  # also without room, and to the very end: somebody has to see what is due
+            link.look()  # even without room, and to the very end: one worker has to see what is due
         elif not self._is_stopping():
             link.wake()
 

@@ -42,10 +42,10 @@ from workers.waking import POOLS_A_TURN, UNPLACED, Waking
 log = logging.getLogger("fleet.worker")
 
 CALLS_AT_ONCE = 16
-"""To a node of Redis, over all pools that it has: each is a connection, and a thousand pools are woken at once when
-signals were missed. Half of the connections that there are: renewals and outcomes wait behind no claim."""
+"""To one node of Redis, over all pools that it has: each call takes a connection, and a thousand pools are woken at
+once when signals were missed. This is half of the connections: renewals and outcomes never wait behind a claim."""
 _BUSY_AGAIN_S = 1.0
-"""A pool that is gone and has a call under way, or something owed, is looked at again so soon."""
+"""A pool that is gone but has a call under way, or something owed, is looked at again this soon."""
 
 
 class Worker:
@@ -81,7 +81,7 @@ class Worker:
         registry = Registry(client)
         self._pools = KnownPools(registry)
         self._ours: dict[str, str] = {}
-        """Those that we serve, with their marks."""
+        """The pools that we serve, with their marks."""
         self._calls_at_once = PerNode(client, CALLS_AT_ONCE)
         self._reporter = Reporter(client=client, worker=name, on_crash=life.check)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
@@ -121,12 +121,12 @@ class Worker:
         )
         self._look = asyncio.Event()
         self._away: set[str] = set()
-        """Pools, and '' for the fleet's own keys, whose last call failed: a Cluster may be away in part."""
+        """Pools, and '' for the fleet's own keys, whose last call failed: part of a Cluster may be away."""
         self._stopping = False
         self._is_open = False
-        """Whether our pools are open: until then nobody is to count on us for what is due in them."""
+        """Whether our pools are open: until then others must not count on us for what is due in them."""
         self._holding: dict[PoolLink, None] = {}
-        """Pools that we hold leases in, or did when we looked last: all have ten thousand links, few have leases."""
+        """Pools that we hold leases in, or did when we last looked: of ten thousand links only a few have leases."""
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Worker:
             log.warning("stopped with %s unfinished; what it leased lapses by itself", unfinished)
 
     def describe(self) -> dict[str, Any]:
-        """What the heartbeat says of us."""
+        """What the heartbeat says about us."""
         slow = slow_deliveries(
             (lease for link in self._links_with_leases() for lease in link.leases.values()),
             boot_ms=self._clock.boot_ms(),
@@ -241,20 +241,20 @@ class Worker:
             on_state=partial(self._on_state, code),
             on_crash=self._life.check,
         )
-        link.place = UNPLACED  # until that is reckoned, of all that were opened together
+        link.place = UNPLACED  # until it is worked out, for all that were opened together
         return link
 
     def _on_changed(self, what: str) -> None:
-        # A lease that came free is none of ours: with as many queues as pools everybody would look all the time.
+        # A lease that came free is not for us: with as many queues as pools, every worker would look all the time.
         kind, _, code = what.partition(" ")
         if kind == "config":
             self._look.set()
         elif kind == "pool" and (link := self._links.get(code)) is not None and link.leases:
-            # What we hold there goes on by its new rules, as the next answer has them.
+            # What we hold there goes on by its new rules, which come with the next answer.
             link.wake()
 
     def _resync(self) -> None:
-        """Signals may have been missed. Of its own channels each home is told apart."""
+        """Signals may have been missed. Each home is told separately about the channels of its pools."""
         self._breakers.resync()
         self._look.set()
 
