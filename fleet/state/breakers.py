@@ -17,12 +17,12 @@ StateName = Literal["closed", "open", "half-open"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRules:
     window: int = 10
-    """Judged are the last so many requests, and never fewer."""
+    """The last so many requests are judged, never fewer."""
     failure_ratio: float = 0.5
     open_ms: int = 5000
     successes_to_close: int = 3
     probe_limit_ms: float = 960_000
-    """Longer than any request may take (the seed's 15 min). A probe that nobody recorded is given up then."""
+    """Longer than any request may take (the seed's 15 min). A probe that was never recorded is given up then."""
 
     @property
     def mask(self) -> int:
@@ -35,7 +35,7 @@ IDLE_MS = 3_600_000
 """A breaker that nobody has asked about for an hour is forgotten, which closes it."""
 PERMIT_MS = 10_000
 LONGEST_OPEN_MS = 60_000
-"""One that is open for longer is so by a clock that stepped back since, as `breaker.lua` judges it too."""
+"""If one seems open for longer, the clock has stepped back since. `breaker.lua` judges it so too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Shared:
     """A breaker as Redis holds it, at one moment of Redis's clock."""
 
     tag: str
-    """`closed`, `open` for `left_ms`, `half`, `taken` (somebody probes), `granted` (we do) or `kept` (we still do)."""
+    """`closed`, `open` for `left_ms`, `half`, `taken` (another probes), `granted` (we do) or `kept` (we still do)."""
     as_of_ms: int
     left_ms: int = 0
     successes: int = 0
@@ -88,7 +88,7 @@ class SharedBreakers:
         self._rules = rules
 
     async def open(self, origin: str, worker: str, *, for_ms: int) -> Shared:
-        """We found it failing. Whoever was first has said for how long."""
+        """We found it failing. The first to find out has said for how long."""
         return await self._call("open", origin, worker, open_ms=for_ms)
 
     async def ask(self, origin: str, worker: str) -> Shared:
@@ -100,7 +100,7 @@ class SharedBreakers:
         return await self._call("renew", origin, worker, epoch)
 
     async def judge(self, origin: str, worker: str, epoch: str, *, ok: bool) -> Shared:
-        """What came of our probe. Without effect if somebody else has the permit by now."""
+        """What came of our probe. Without effect if another worker has the permit by now."""
         return await self._call("success" if ok else "failure", origin, worker, epoch)
 
     async def release(self, origin: str, worker: str, epoch: str) -> Shared:
@@ -128,7 +128,7 @@ class SharedBreakers:
 
     async def all(self) -> tuple[int, list[BreakerView]]:
         """Redis's clock, and every breaker that is not closed, by its origin."""
-        # The clock first: what changes in between is then newer than what we say it is.
+        # The clock first: what changes in between is then newer than the time that we give it.
         now_ms = int(self.now_ms) if self.now_ms else await Registry(self.client).clock_ms()
         with translated():
             records = await self.client.hgetall(FleetKeys.breakers)

@@ -1,9 +1,9 @@
-"""A Redis Cluster of which one node that hangs, or is gone, holds up nobody who asks another.
+"""A Redis Cluster in which a node that hangs, or is gone, does not hold up calls to the others.
 
-redis-py's own client asks for the slots anew after an error, before anybody's next call and of a node that may hang;
-it repeats calls by itself, raises when a node's connections are all in use, and closes those to all nodes for one that
-is down. Of it we use the commands, and the reading of the slots. Each node has connections of its own, as a single
-server has.
+After an error redis-py's own client reads the slots anew, before any other call goes on and from a node that may hang.
+It repeats calls by itself, raises when a node's connections are all in use, and closes those to all nodes when one is
+down. We use only its commands and its reading of the slots. Each node has connections of its own, as a single server
+has.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ log = logging.getLogger("fleet.redis")
 _REDIRECTS = 16
 _TRY_AGAIN_S = 0.05
 _LOOK_EVERY_S = 0.5
-"""While a node does not answer, who has its slots now is asked so often."""
+"""While a node does not answer, we ask this often which node has its slots now."""
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError)
 _MOVED_ON = (*_LOST, exceptions.ReadOnlyError, exceptions.ClusterDownError)
 
 
 class Cluster(RedisCluster):
     def __init__(self, *, wait_s: float = TIMEOUT_S, **given: Any) -> None:
-        # A slot without an owner is the trouble of who asks for it.
+        # A slot without an owner is only the trouble of calls that need it.
         super().__init__(require_full_coverage=False, **{**given, "retry": Retry(NoBackoff(), 0)})
         for kwargs in (self.connection_kwargs, *(node.connection_kwargs for node in self.startup_nodes)):
             kwargs.update(keepalive())
         self._wait_s = wait_s
         self._lines: dict[str, Redis] = {}
         self._silent: dict[str, asyncio.Task[None]] = {}
-        """Nodes that did not answer, and who asks them whether they do again. Calls fail at once meanwhile."""
+        """Nodes that did not answer, and the task that asks each if it does again. Calls fail at once meanwhile."""
         self._looking: asyncio.Task[None] | None = None
         self._first = asyncio.Lock()
 
@@ -67,7 +67,7 @@ class Cluster(RedisCluster):
         return nodes[0].name if nodes else ""
 
     def get_primaries(self) -> list[ClusterNode]:
-        """Those that answer, as long as one does: who may ask any asks one of these."""
+        """Those that answer, as long as one does: a call that may go to any node goes to one of these."""
         primaries: list[ClusterNode] = super().get_primaries()
         return [node for node in primaries if node.name not in self._silent] or primaries
 
@@ -86,7 +86,7 @@ class Cluster(RedisCluster):
         return _Pipeline(self)  # type: ignore[abstract]
 
     async def _ask_all(self, *args: Any, **given: Any) -> dict[str, Any]:
-        """Each node's answer by its name; of those that give one."""
+        """The answers of all nodes that give one, by the node's name."""
         nodes = [node for node in self.get_nodes() if node.name not in self._silent] or self.get_nodes()
         calls = (self._execute_command(node, *args, **given) for node in nodes)
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -150,13 +150,13 @@ class Cluster(RedisCluster):
         return line
 
     def note(self, node: ClusterNode, error: Exception) -> None:
-        """What a node did not do: somebody else may have its slots, and it may be gone."""
+        """A node failed a call: another may have its slots, and it may be gone."""
         if isinstance(error, _LOST) and node.name not in self._silent:
             self._silent[node.name] = asyncio.create_task(self._wait_for(node))
         self._look_soon(node.name)
 
     async def _wait_for(self, node: ClusterNode) -> None:
-        """Until it answers. Its calls fail at once meanwhile, and where its slots are is asked again and again."""
+        """Wait until it answers. Calls to it fail at once meanwhile, and we keep asking where its slots are."""
         log.debug("node %s does not answer", node.name)
         line = self.line(node)
         ping = asyncio.create_task(_ping(line))
@@ -178,7 +178,7 @@ class Cluster(RedisCluster):
             self._looking = asyncio.create_task(self._look(failed))
 
     async def _look(self, failed: str) -> None:
-        """Who has which slots, asked beside the calls. A node that failed is asked last."""
+        """Learn which node has which slots, beside the calls. A node that failed is asked last."""
         try:
             await self.nodes_manager.initialize(last_failed_node_name=failed)
         except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
@@ -188,7 +188,7 @@ class Cluster(RedisCluster):
         await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _learn_commands(self) -> None:
-        """Where a command's keys stand; of any node that says so."""
+        """Learn where a command's keys stand, from any node that says so."""
         nodes = super().get_primaries()
         random.shuffle(nodes)
         for node in nodes:
@@ -207,7 +207,7 @@ async def _ping(line: Redis) -> None:
 
 
 class PerNode:
-    """So many calls at once to each node: who waits for one that hangs keeps nobody from another."""
+    """So many calls at once to each node: those that wait for one that hangs keep none from another."""
 
     def __init__(self, client: Any, most: int) -> None:
         self._client = client
@@ -215,7 +215,7 @@ class PerNode:
         self._gates: dict[str, asyncio.Semaphore] = {}
 
     def to(self, key: str) -> asyncio.Semaphore:
-        """Of the node that has the key just now: slots move."""
+        """For the node that has the key just now: slots move."""
         node = self._client.node_of(key) if isinstance(self._client, Cluster) else ""
         gate = self._gates.get(node)
         if gate is None:
@@ -228,7 +228,7 @@ _TIMES = ("socket_timeout", "socket_connect_timeout")
 
 
 class _Pipeline(ClusterPipeline):
-    """A share for each node, all at once. What is redirected goes by itself."""
+    """A share for each node, all at once. What is redirected is sent again on its own."""
 
     async def execute(self, raise_on_error: bool = True, allow_redirections: bool = True) -> list[Any]:
         cluster: Any = self.cluster_client

@@ -1,4 +1,4 @@
-"""The way to Redis, a single server or a Cluster: one pool of connections a process, errors translated at this edge."""
+"""The way to Redis, a single server or a Cluster: a pool of connections per process, errors translated here."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fleet.state.sentinel import LedConnections, SentinelsRefuse, is_sentinel
 from fleet.state.url import check_path, safe_url, why_not
 
 _PLACE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
-"""Where in a script it was met. It says nothing of why, and makes two words of each."""
+"""Where in a script an error was met. It does not say why, and makes one error look like many."""
 Client = Any
-"""A `redis.asyncio` client of either kind. redis-py types the two apart, and their commands loosely."""
+"""A `redis.asyncio` client of either kind. redis-py gives the two separate types, and types their commands loosely."""
 
 
 async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
@@ -48,10 +48,10 @@ async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
 
 
 async def subscribe_connection(client: Client, url: str, *, but: str = "") -> Redis:
-    """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel. `but`: rather not this one."""
+    """A plain connection for SUBSCRIBE: in a Cluster any node carries every channel. `but`: a node to avoid."""
     if not isinstance(client, Cluster):
         return client  # type: ignore[no-any-return]
-    # Any node but always the same one: should it be the one that is away, nobody would be woken.
+    # A random node, not always the same one: if that one were away, no process would be woken.
     nodes = client.get_nodes()
     node = random.choice([node for node in nodes if node.name != but] or nodes)
     plain = _client(url, TIMEOUT_S)
@@ -60,7 +60,7 @@ async def subscribe_connection(client: Client, url: str, *, but: str = "") -> Re
 
 
 def check_url(url: str) -> None:
-    """StateUnavailable for what can be no address of a Redis; nobody is asked."""
+    """Raise StateUnavailable for what cannot be the address of a Redis. No server is asked."""
     _client(url, TIMEOUT_S)
 
 
@@ -69,7 +69,7 @@ def _client(url: str, timeout_s: float) -> Redis:
         check_path(url)
         kind = LedConnections if is_sentinel(url) else Connections.from_url
         pool = kind(url, wait_s=timeout_s, **options(timeout_s))
-        # An option that redis-py does not know shows only when a connection is made of it.
+        # An option that redis-py does not know shows only when a connection is made with it.
         pool.make_connection()
     except (ValueError, TypeError) as error:
         why = why_not(url, error)
@@ -94,7 +94,7 @@ def translated(url: str = "") -> Iterator[None]:
     except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterError, OSError) as error:
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
     except (exceptions.RedisClusterException, exceptions.InvalidResponse) as error:
-        # The first is no RedisError for redis-py: no node answers, or the slots have no owner just now.
+        # redis-py does not make the first a RedisError: no node answers, or the slots have no owner just now.
         raise StateUnavailable(f"Redis{where} cannot be reached: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
@@ -106,7 +106,7 @@ def translated(url: str = "") -> Iterator[None]:
 
 
 def said(error: exceptions.RedisError) -> str:
-    """Its words, with its code."""
+    """The error's words, with its code."""
     # redis-py takes the codes that it knows out of the text.
     code, text = error.status_code or "", _PLACE.sub("", str(error))
     return text if code in text else f"{code} {text}"
@@ -114,7 +114,7 @@ def said(error: exceptions.RedisError) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Client]:
-    """Errors that end its use say where it is, as those of connecting do."""
+    """A client to use. Errors that end its use say where Redis is, as errors of connecting do."""
     client = await connect(url)
     try:
         yield client
@@ -128,7 +128,7 @@ async def connected(url: str) -> AsyncIterator[Client]:
 
 
 def _timed_out(error: BaseException | None) -> bool:
-    # Nobody refused us: it is frozen or starved. Of a time-out in its greeting redis-py makes another error.
+    # It did not refuse us: it is frozen or starved. redis-py turns a time-out in its greeting into another error.
     while isinstance(error, exceptions.RedisError):
         if isinstance(error, exceptions.TimeoutError):
             return True

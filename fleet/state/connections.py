@@ -1,8 +1,8 @@
-"""The connections to one server: so many at most, and all of them made anew once one shows that it is the wrong one.
+"""The connections to one server: so many at most, and all made anew once one shows that it leads to the wrong server.
 
 After a failover behind a name, a virtual address or a proxy the old connections still lead to the demoted server, or
-to nobody. So the first that meets a refusal or a silence is told of here, whoever used it: none that was made before is
-used again, and each new one resolves the name, or asks the sentinels, once more.
+to none. So the first connection that meets a refusal or a silence tells us here, whatever call used it. None that was
+made before is used again, and each new one resolves the name, or asks the sentinels, once more.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from redis.maint_notifications import MaintNotificationsConfig
 from fleet.state.refusals import DEMOTED, Parser
 
 MOST = 32
-"""To one server, of one process. It does one thing at a time: more would wait there instead of here."""
+"""From one process to one server. The server does one thing at a time: more calls would wait there instead of here."""
 TIMEOUT_S = 5.0
 READ_BYTES = 256 * 1024
 KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-"""What no packet comes back from for half a minute is closed, also where nobody waits for an answer."""
+"""A connection from which no packet comes back for half a minute is closed, even if no call waits for an answer."""
 RENEW_EVERY_S = 0.25
-"""A server that goes on refusing is not connected to again at every call."""
+"""If a server goes on refusing, we do not connect to it again at every call."""
 
 _LOST = (*DEMOTED, exceptions.ConnectionError, exceptions.TimeoutError)
 
@@ -48,13 +48,13 @@ class Watched(AbstractConnection):
 
     connections: Connections | None = None
     round = 0
-    """Of its pool's connections; of an older one it is closed, not used."""
+    """The round of its pool in which it was made. One of an older round is closed, not used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"parser_class": Parser, **options})
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        # redis-py names some commands by two words, as in CONFIG GET.
+        # redis-py names some commands with two words, as in CONFIG GET.
         return [hiredis.pack_command((*args[0].split(), *args[1:]) if " " in args[0] else args)]
 
     async def _connect(self) -> None:
@@ -70,17 +70,17 @@ class Watched(AbstractConnection):
             return await super().read_response(*args, **options)
         except _LOST as error:
             if self.connections is not None:
-                # Redis does one thing at a time: with one call all wait in vain.
+                # Redis does one thing at a time: if one call waits in vain, all do.
                 self.connections.renew(self, at_once=isinstance(error, exceptions.TimeoutError))
             raise
 
     def abort(self) -> None:
-        """Whoever waits on it for an answer is told that there will be none."""
+        """The call that waits on it for an answer is told that there will be none."""
         if self._writer is not None:
             self._writer.transport.abort()
 
     async def _send_packed_command(self, command: Iterable[bytes]) -> None:
-        # One that was aborted has its transport still, and what uvloop's raises then is no error of a connection.
+        # An aborted one still has its transport, and what uvloop's transport raises then is not a connection error.
         if self._writer is None or self._writer.transport.is_closing():
             raise ConnectionResetError(errno.ECONNRESET, "closed before the call was written")
         await super()._send_packed_command(command)
@@ -89,7 +89,7 @@ class Watched(AbstractConnection):
         raise NotImplementedError
 
     def close(self) -> None:
-        """At once, whoever reads from it: it connects again when it is used again."""
+        """Close it at once, even while a call reads from it: it connects again when it is used again."""
         self._parser.on_disconnect()  # type: ignore[no-untyped-call]
         self._close()  # type: ignore[no-untyped-call]
 
@@ -116,7 +116,7 @@ WATCHED: dict[type, type[Watched]] = {
 
 
 def options(timeout_s: float) -> dict[str, Any]:
-    """Of every connection that we make."""
+    """The options of every connection that we make."""
     return {
         "decode_responses": True,
         "socket_timeout": timeout_s,
@@ -124,18 +124,18 @@ def options(timeout_s: float) -> dict[str, Any]:
         "socket_read_size": READ_BYTES,
         # No retries below us: whether a call may be repeated is known only where it is made.
         "retry": Retry(NoBackoff(), 0),
-        # With them redis-py uses a connection that was closed by the other end.
+        # With these, redis-py would use a connection that the other end has closed.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
 
 
 def keepalive() -> dict[str, Any]:
-    """Of every connection by TCP."""
+    """The options of every connection by TCP."""
     return {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
 
 
 class Connections(ConnectionPool):
-    """Who finds none free waits for one, in the order of arrival, for as long as an answer may take."""
+    """A call that finds none free waits for one, in the order of arrival, for as long as an answer may take."""
 
     def __init__(self, *, most: int = MOST, wait_s: float = TIMEOUT_S, **options: Any) -> None:
         super().__init__(max_connections=most, **options)
@@ -144,7 +144,7 @@ class Connections(ConnectionPool):
             self.connection_kwargs.update(keepalive())
         self.round = 0
         self.on_renewed: set[Callable[[], None]] = set()
-        """Told when what is listened to may be the wrong server. Connections in use are closed after their call."""
+        """Called when a server that is listened to may be the wrong one. Connections in use close after their call."""
         self._wait_s = wait_s
         self._places = asyncio.Semaphore(most)
         self._renewed_s = -RENEW_EVERY_S
@@ -173,7 +173,7 @@ class Connections(ConnectionPool):
         return connection
 
     async def address(self) -> tuple[str, int] | None:
-        """Where a new connection leads, unless it is where its options say."""
+        """Where a new connection leads; None for where its options say."""
         return None
 
     async def _place(self) -> None:
@@ -200,9 +200,9 @@ class Connections(ConnectionPool):
         await super().aclose()
 
     def renew(self, found: Watched | None = None, *, at_once: bool = False) -> None:
-        """Use no connection again that was made before now. `found`: the one that showed why.
+        """Never again use a connection that was made before now. `found`: the one that showed why.
 
-        `at_once`: calls that wait for an answer are ended too, instead of each at its own time.
+        `at_once`: calls that wait for an answer are ended too, instead of each timing out by itself.
         """
         if found is not None and found.round != self.round:
             return
@@ -231,6 +231,6 @@ class Connections(ConnectionPool):
 
 
 def renew(pool: ConnectionPool) -> None:
-    """Of a client that may not be ours, as in tests that need no server."""
+    """Renew the connections of a client. They may not be ours, as in tests that need no server."""
     if isinstance(pool, Connections):
         pool.renew()

@@ -19,7 +19,7 @@ class Entry:
     queue: str
     broker_id: str
     token: str
-    """Of this taking of the message from its source; a later redelivery gets another."""
+    """The number of this stay of the message in the fleet. A redelivery after a nack gets a new one."""
     batch: str
     lane: str
     """What is delivered one at a time: the group, or the message itself where no order is asked for."""
@@ -33,7 +33,7 @@ class Entry:
     policy: str = ""
     """What the message itself asks for after a failure, '' for what its pool does."""
     source_has_order: bool = True
-    """Whether its source shows a group's messages in their order, the first time at least."""
+    """Whether its source shows a group's messages in their order, at least the first time."""
     tries: int = 0
     """How often it failed in place before this claim."""
 
@@ -65,7 +65,7 @@ _FIELDS = 9
 def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
     queue, _, broker_id = key.rpartition(SEP)
     fields = value.split(SEP)
-    # Written by an older release, it has fewer: fields are only ever added at the end.
+    # A value from an older release has fewer: fields are only ever added at the end.
     fields += [""] * (_FIELDS - len(fields))
     token, batch, submitted_ms, holds, message_id, target, auth_token, group, policy = fields[:_FIELDS]
     return Entry(

@@ -1,4 +1,4 @@
-"""The groups of a pool as an onlooker sees them: read-only, and never more of them than asked for."""
+"""The groups of a pool as an onlooker sees them: read-only, and never more of them than were asked for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupView:
 
     @property
     def name(self) -> str | None:
-        """None for a message that asks for no order: its lane is nobody's group."""
+        """None for a message that asks for no order: its lane is not a group."""
         return self.lane if self.lane.isprintable() else None
 
     @property
@@ -75,7 +75,7 @@ async def pool_now(client: Client, code: str, *, now_ms: str = "") -> PoolNow | 
     pipeline.zcard(keys.leases)
     pipeline.llen(keys.ready)
     pipeline.zcard(keys.later)
-    # The newest is first: one more may go once this one is over, whatever lies behind it.
+    # The newest is first: another may go once the window of this one is over, whatever stands behind it.
     pipeline.lindex(keys.rate, (settings.rate_limit_per_minute or 1) - 1)
     with translated():
         (paused, revision), held, leases, ready, later, taken = await pipeline.execute()
@@ -90,7 +90,7 @@ async def pool_now(client: Client, code: str, *, now_ms: str = "") -> PoolNow | 
 async def groups(client: Client, code: str, *, limit: int, now_ms: str = "") -> list[GroupView]:
     """First those that wait for a time, the soonest first; then those under way; then those that wait for a worker.
 
-    `limit` 0 is all of them.
+    `limit` 0 means all of them.
     """
     keys = PoolKeys(code)
     lanes: dict[str, None] = {}
@@ -187,7 +187,7 @@ def _view(lane: str, record: list[Any], heads: list[Entry], now_ms: int) -> Grou
         state = "leased" if until_ms > now_ms else "lapsed"
         if owner:
             epoch, tier, worker = owner.split(SEP)
-            # A high-priority message that came later is next, and not what is under way.
+            # A high-priority message that came later is next, but it is not what is under way.
             head = next((one for one in heads if one.high_priority == (tier == "h")), head)
     elif later is not None and int(later) > now_ms:
         state, until_ms = "waiting", int(later)

@@ -9,14 +9,15 @@ from typing import Any
 from redis.asyncio.client import PubSub
 
 PING_EVERY_S = 2.5
-"""Of silence. A second one without an answer, and the line is dead: some in between drop what idles without a word."""
+"""After this much silence we ping. After as much again without an answer the line is dead: some devices on the way drop
+idle lines without a word."""
 _AT_ONCE = 20
-"""What is there already is read without a turn of the loop: ten thousand answers to a subscription at a stretch, and
-each may begin a look at its pool."""
+"""Messages read for each turn of the loop. Those that are there already take none by themselves: a subscription may
+bring ten thousand answers at a stretch, and each may begin a look at its pool."""
 
 
 async def hear(pubsub: PubSub, each: Callable[[dict[str, Any]], None], *, ping_every_s: float = PING_EVERY_S) -> None:
-    """Tell `each` what comes. Returns when the line is dead."""
+    """Call `each` with what comes. Returns when the line is dead."""
     asked, heard = False, 0
     while True:
         heard += 1

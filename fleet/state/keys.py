@@ -1,4 +1,4 @@
-"""Every key name Fleet uses in Redis. Nowhere else is one spelled.
+"""Every key name that Fleet uses in Redis. No other file spells one.
 
 Four families, one Cluster slot each: a pool, a source queue, a queue of our own, the fleet. A script touches keys of
 one family member only. `docs/redis.md` lists them with their type and what bounds them.
@@ -19,9 +19,10 @@ ROOM_CHANNEL = "fleet:room"
 SETTLED_CHANNEL = "fleet:settled"
 """Carries the name of a queue whose settled list is no longer empty."""
 CHANGED_CHANNEL = "fleet:changed"
-"""Carries `config` for a new revision, `lease` when one was given back."""
+"""Carries `config` for a new revision, `lease` when one was given back, `pool` and a code when its rules changed, or a
+request to reload (`fleet/state/reload.py`)."""
 OWN_QUEUE_CHANNEL = "fleet:queue"
-"""Carries the name of a queue of our own that shows something, or will."""
+"""Carries the name of a queue of our own that has something to show, or will have."""
 BREAKER_CHANNEL = "fleet:breaker"
 """Carries an origin, and what became of its circuit breaker."""
 
@@ -69,7 +70,7 @@ class PoolKeys:
 
     @property
     def away_lane(self) -> str:
-        """Prefix of the list of what went back of a lane, behind `r` or `h`."""
+        """Prefix of the list of what went back of a lane. `r` or `h` stands between it and the lane."""
         return self._key("a:")
 
     @property
@@ -111,7 +112,7 @@ class PoolKeys:
 
 
 def keys_of_pool(code: str, names: Iterable[str]) -> list[str]:
-    """Those of a pool's keys that are called as their property, all at once: there are thousands to look at."""
+    """The keys of a pool that have the name of their property, all at once: there are thousands to look at."""
     tag = f"{{p:{code}}}:"
     return [tag + name for name in names]
 
@@ -204,7 +205,7 @@ def _tag(name: str) -> str:
 
 
 class FleetKeys:
-    """What there is one of."""
+    """Keys of which the fleet has just one."""
 
     config = "{fleet}:config"
     leader = "{fleet}:leader"
@@ -218,17 +219,17 @@ class FleetKeys:
     """Every circuit breaker that is not closed, by its origin."""
     breakers_seen = "{fleet}:breakers_seen"
     queues = "{fleet}:queues"
-    """Every queue of which something may be under way, also after it was taken out of the configuration."""
+    """Every queue that may have messages under way, even after it was taken out of the configuration."""
     pools = "{fleet}:pools"
     """Every pool that exists in Redis, configured or still draining."""
     pool_marks = "{fleet}:pool_marks"
-    """By what mark the secret of each of them is known."""
+    """The mark of each pool's secret (`known_pools.py`)."""
     warnings = "{fleet}:warnings"
     warning_times = "{fleet}:warning_times"
     warning_kinds = "{fleet}:warning_kinds"
-    """Which warning counts what comes again: the one of its kind that nobody has acknowledged."""
+    """Which warning counts the repeats of its kind: the one that nobody has acknowledged."""
     totals = "{fleet}:totals:"
-    """Prefix of what all processes ever counted of one kind, those that are gone too."""
+    """Prefix of what all processes ever counted of one kind, including those that are gone."""
     tallied = "{fleet}:tallied:"
     """Prefix of the number of the last piece of one process's counters that is in the totals."""
 

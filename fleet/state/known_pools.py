@@ -1,4 +1,4 @@
-"""Which pools there are, read again only when that changed: ten thousand may be followed by a hundred workers."""
+"""Which pools there are, read again only when that changed: a hundred workers may follow ten thousand of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.state.registry import Registry
 UNSIGNED = "0"
 """The mark of a pool that signs nothing."""
 _READ_AT_ONCE = 1000
-"""Some 2 ms of whoever reads."""
+"""Some 2 ms of the reader's time."""
 
 
 class KnownPools:
@@ -19,15 +19,15 @@ class KnownPools:
         self._registry = registry
         self._seen: tuple[str, str] | None = None
         self.marks: dict[str, str] = {}
-        """Code → its mark: as long as that is the same, its secret is."""
+        """Code → its mark: as long as that is the same, so is its secret."""
 
     async def look(self) -> bool:
-        """Whether there is anything new. One small call where there is not."""
+        """Whether there is anything new. One small call if there is not."""
         revision, counted = seen = await self._registry.pools_version()
         if seen == self._seen and counted:
             return False
         marks = await self._read(FleetKeys.pool_marks) if counted else {}
-        # A syncer of an earlier version marks none: what is not marked is another one at each revision.
+        # A syncer of an earlier version sets no marks: a pool without one counts as changed at each revision.
         unknown = f"?{revision}"
         self.marks = {code: marks.get(code, unknown) for code in await self._codes()}
         changed, self._seen = seen != self._seen, seen
@@ -55,7 +55,7 @@ class KnownPools:
 
 
 def mark_of(secret: str, secret_file: str) -> str:
-    """It says nothing of the secret, and stands where that stands anyway."""
+    """It reveals nothing of the secret, and is kept in Redis, where the secret is anyway."""
     if not secret and not secret_file:
         return UNSIGNED
     return hashlib.sha256(f"{secret}\0{secret_file}".encode()).hexdigest()[:16]

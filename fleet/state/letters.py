@@ -8,7 +8,7 @@ from fleet.state.connect import Client, translated
 from fleet.state.keys import QueueKeys
 
 _AT_ONCE = 200
-"""A letter may be 16 KiB of body."""
+"""Letters in one call: each may hold 16 KiB of body."""
 
 
 class Letters:
@@ -17,7 +17,7 @@ class Letters:
         self.key = QueueKeys(queue).dead
 
     async def newest_first(self) -> AsyncIterator[str]:
-        """Counted from the old end, where nothing is added: one that comes meanwhile moves none into another page."""
+        """Counted from the old end, where nothing is added: one that comes meanwhile moves no other to another page."""
         with translated():
             count = await self.client.llen(self.key)
         while count > 0:
@@ -30,13 +30,13 @@ class Letters:
             count = first
 
     async def remove(self, raws: Mapping[str, int]) -> int:
-        """Take each away as often as said; one that is gone already is no error. Returns how many there were."""
+        """Remove each this many times; one that is gone already is not an error. Returns how many there were."""
         removed = 0
         names = list(raws)
         for first in range(0, len(names), _AT_ONCE):
             pipeline = self.client.pipeline(transaction=False)
             for raw in names[first : first + _AT_ONCE]:
-                # Looked for from the old end: that is where those that are sent again stand.
+                # Searched from the old end: those that are sent again stand there.
                 pipeline.lrem(self.key, -raws[raw], raw)
             with translated():
                 removed += sum(await pipeline.execute())

@@ -1,4 +1,4 @@
-"""How pools are set and what they hold, of thousands at the cost of some calls: they are looked at each second."""
+"""How pools are set and what they hold: thousands of them in a few calls, as they are looked at every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.state.keys import keys_of_pool
 from fleet.state.scripts import script
 
 _POOLS_A_CALL = 100
-"""On a single server: half a millisecond of it."""
+"""On a single server: a call takes half a millisecond of its time."""
 _CALLS_AT_ONCE = 16
 
 
@@ -32,8 +32,8 @@ class Looked:
 
 
 async def look(client: Client, codes: Sequence[str]) -> list[Looked]:
-    """Of each pool in order; one that is gone has no settings."""
-    # In a Cluster each pool has a slot of its own, and a call the keys of one slot.
+    """Each pool in order; one that is gone has no settings."""
+    # In a Cluster each pool has a slot of its own, and a call may only use the keys of one slot.
     size = 1 if isinstance(client, RedisCluster) else _POOLS_A_CALL
     gate = asyncio.Semaphore(_CALLS_AT_ONCE)
 

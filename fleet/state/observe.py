@@ -1,7 +1,7 @@
-"""The fleet as an onlooker sees it: read-only, some round trips whatever the numbers, never `KEYS`.
+"""The fleet as an onlooker sees it: read-only, in a few round trips whatever the numbers, never by `KEYS`.
 
 What Redis holds is exact at the moment it was read. Counts of what was done are as old as the last heartbeats, and
-go on whatever process ends.
+go on whichever process ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """One lease as Redis judges it now; owner is '' where nobody holds it."""
+    """One lease as Redis judges it now; owner is '' if no process holds it."""
 
     owner: str
     epoch: str
@@ -67,7 +67,7 @@ class QueueView:
     dead: int
     counts: Counter[str] = field(default_factory=Counter)
     acked_a_second: float = 0.0
-    """By the processes that live, since they do."""
+    """By the processes that live, since each of them began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class InFlight:
 
 
 async def pool_settings(client: Client, codes: Sequence[str]) -> dict[str, PoolSettings]:
-    """The settings of those of the pools that have any."""
+    """The settings of these pools, of those that have any."""
     return {code: view.settings for code, view in (await _pools(client, codes)).items()}
 
 
 async def secrets_of(client: Client, codes: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """With what these pools sign: the secret, or the file it is in; '' where it is not so."""
+    """What these pools sign with: the secret, and the file that it is in; '' for what a pool does not have."""
     if not codes:
         return {}
     pipeline = client.pipeline(transaction=False)
@@ -144,7 +144,7 @@ async def owners(client: Client, queue_names: Sequence[str]) -> list[LeaseView]:
 
 async def _leases(client: Client, keys: Sequence[str]) -> list[LeaseView]:
     with translated():
-        # Redis judges, by its clock: the holder may be another machine with another time.
+        # Redis judges, by its clock: the holder may be on another machine with another time.
         now = await client.time()
     now_ms = now[0] * 1000 + now[1] // 1000
     views: list[LeaseView] = []
@@ -167,9 +167,9 @@ async def queues(
     records: Sequence[Mapping[str, Any]] | None = None,
     counted: Mapping[Key, Counts] | None = None,
 ) -> list[QueueView]:
-    """These queues, as Redis knows them; how deep they are their sources know.
+    """These queues, as Redis knows them. How deep they are, only their sources know.
 
-    `records` of the processes that live, `counted`: the totals, where they were read already.
+    `records`: those of the processes that live; `counted`: the totals. Pass them if they were read already.
     """
     keys = [QueueKeys(name) for name in names]
     leases = await owners(client, names)

@@ -15,7 +15,7 @@ from fleet.state.queue import Queue
 from fleet.state.scripts import SEP, script
 
 NO_RATE = 0
-"""As a rate limit: none."""
+"""As a rate limit: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class PoolByHand:
         return Skipped(tag, int(float(until)) if until else None, operator if tag == "skipped" else "")
 
     async def deliver(self, head: Entry, letter: str, operator: str) -> None:
-        """Copy what was skipped to its queue's settled list, then forget it here. Said twice is said once."""
+        """Copy what was skipped to its queue's settled list, then forget it here. Idempotent."""
         queue, broker_id, token, verdict = outbox_item(head, park(letter)).rsplit(SEP, 3)
         await Queue(self.client, queue).report([(broker_id, token, verdict)])
         await Pool(self.client, self.code).trim_outbox(operator, [1])

@@ -1,4 +1,4 @@
-"""What a process says of the outages of Redis: each thing once while one lasts, and once that it is over."""
+"""What a process logs about an outage of Redis: each line once while it lasts, and one line when it is over."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ log = logging.getLogger("fleet.redis")
 
 
 class Outages(logging.Filter):
-    """Of the lines on their way to the log; whoever writes one need not know what others have written.
+    """Filters lines on their way to the log, so that code that logs need not know what other code has logged.
 
-    A line is of an outage where it quotes an error of Redis, or one that came of such an error.
+    A line is about an outage if it quotes an error of Redis, or an error that such a one caused.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._said: set[str] = set()
         self.seen = 0
-        """How many such lines there were, also those that were not repeated."""
+        """How many such lines there were, including those that were not repeated."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         arguments = record.args if isinstance(record.args, tuple) else ()
@@ -34,7 +34,7 @@ class Outages(logging.Filter):
 
     @property
     def lasts(self) -> bool:
-        """Whether something was said that is not taken back yet."""
+        """Whether an outage was logged, and not yet that it is over."""
         return bool(self._said)
 
     def over(self) -> None:
@@ -44,7 +44,7 @@ class Outages(logging.Filter):
 
 
 outages = Outages()
-"""Of this process, as its log is."""
+"""One for the process, like its log."""
 
 
 def _is_of_redis(error: object) -> bool:

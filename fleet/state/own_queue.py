@@ -1,7 +1,7 @@
 """A queue of our own, in Redis: groups held as SQS FIFO holds them, judged by the clock of Redis alone.
 
-A message is known by its number, which rises and is never used again, and a showing of it by that and how often it
-was shown. One typed wrapper per script; `fleet/sources/own/source.py` makes a source of it.
+A message is known by its number, which rises and is never used again. A showing of it is known by that number and how
+often the message was shown. One typed wrapper per script; `fleet/sources/own/source.py` makes a source of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fleet.state.scripts import script
 
 DEDUP_MS = 5 * 60 * 1000
 PER_LANE = 16
-"""Of one group in one receive, where there are many groups: others get their turn, and a call is not for one each."""
+"""Messages of one group in one receive, if there are many groups: others get their turn, and a call brings more than
+one message of each."""
 _PURGE_AT_ONCE = 5000
 _LOOK = 100
 
@@ -58,7 +59,7 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Until when one message is hidden, and whether that is because somebody was shown it."""
+    """Until when one message is hidden, and whether that is because it was shown."""
 
     visible_at_ms: int
     shown: bool
@@ -70,7 +71,7 @@ class Contents:
     hidden: int
     oldest_ms: int
     is_whole: bool = True
-    """Whether the oldest one is: of many lanes that wait, only some are looked at."""
+    """Whether the oldest of all was found: of many lanes that wait, only some are looked at."""
 
 
 class OwnQueue:
@@ -85,7 +86,7 @@ class OwnQueue:
     async def send(
         self, messages: Sequence[NewMessage], *, dedup_ms: int = DEDUP_MS, producer: str = "", epoch: int = 0
     ) -> list[str]:
-        """Append in order, all or nothing. The number of each; '' where its dedup id was seen before.
+        """Append in order, all or nothing. Returns the number of each, '' if its dedup id was seen before.
 
         A `producer` that others may replace sends with its epoch: once a newer one has sent, it is refused.
         """
@@ -99,7 +100,7 @@ class OwnQueue:
         return ["" if number == "0" else str(number) for number in answer[1:]]
 
     async def receive(self, most: int, *, visibility_ms: int) -> tuple[list[Shown], int | None]:
-        """The oldest messages that may be shown; if none, the ms until one may, None if none ever will by itself."""
+        """The oldest messages that may be shown. If there are none, after how many ms one may be, or None for never."""
         s = script("receive")
         answer = await s(self.client, s.keys_of(self.keys), [self.now_ms, most, visibility_ms, PER_LANE])
         shown = [
@@ -155,7 +156,7 @@ class OwnQueue:
             until_ms = await self.client.zscore(self.keys.hidden, number)
             count = await self.client.hget(self.keys.counts, number)
             ahead_ms = int(await self.client.hget(self.keys.state, "ahead") or 0)
-        # Shown once, if nothing else is noted; delayed when sent, or given back: a count of 0, or one and a half.
+        # Without a count it was shown once. A count of 0: delayed when it was sent; one that ends in .5: given back.
         shown = until_ms is not None and (count is None or float(count) >= 1) and not str(count).endswith(".5")
         # By Redis's clock, which may have been set back since: the queue's own time never is.
         return Standing(int(until_ms) - ahead_ms if until_ms else 0, shown)
@@ -168,7 +169,7 @@ class OwnQueue:
         with translated():
             bound = await self.client.hget(self.keys.state, "last")
         gone = 0
-        # A lane may go from one set to the other behind our back: all are looked through until there is none.
+        # A lane may go from one set to the other behind our back: look through all of them until nothing is found.
         while bound and (found := await self._purge_once(bound)):
             gone += found
         return gone
@@ -199,7 +200,7 @@ class OwnQueue:
         return gone
 
 
-# Redis hands us text. A body that is none goes as base64, told apart by its first character.
+# Redis hands us text. A body that is not text goes as base64: the first character tells the two apart.
 
 
 def _packed(body: bytes) -> str:

@@ -15,7 +15,7 @@ from fleet.state.scripts import SEP, script
 SHARE = 50
 """Messages of one batch are taken by a pool in shares of this many, each whole or not at all."""
 AWAY_GRACE_MS = 60_000
-"""What went back to its source may be as late as this. A source whose owner died may need its visibility besides."""
+"""What went back to its source may be this late. If its owner died, it may take the source's visibility longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the pool's settings say of a delivery that failed."""
+    """What the pool's settings say about a delivery that failed."""
 
     on_failure: str = "return"
     park_after: int = 10
@@ -89,7 +89,7 @@ class Exchanged:
     claims: list[Claim]
     policy: Policy
     rate_waits: int = 0
-    """Lanes that wait for a permit of the rate, and did not before this call."""
+    """Lanes that wait for a permit of the rate limit, and did not before this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Submitted:
     room: int
     cascaded: frozenset[int]
     behind: dict[int, int]
-    """Which may not go before older messages of their lane that are not here, or wait: after how many ms they may
+    """Those that must not overtake older messages of their lane, which are away or wait → after how many ms they may
     come again."""
 
 
@@ -129,7 +129,7 @@ class Pool:
         """Settle, trim and claim in one call.
 
         `call` numbers it, and `trims` names earlier ones whose outcomes have reached their queues. `quiet`: we ask
-        again at once, so wake nobody. `place`: ours among the workers that hear of the pool.
+        again at once, so wake nobody. `place`: our place among the workers that hear of the pool.
         """
         arguments: list[str | int] = [
             self.now_ms, worker, ttl_ms, want, chunk, "1" if quiet else "0",
@@ -171,9 +171,9 @@ class Pool:
         full_s: int = QUEUE_FULL_RETRY_S,
         grace_ms: int = AWAY_GRACE_MS,
     ) -> Submitted:
-        """`attempt`: of this owner, see `fence`. `full_s`: after which what does not fit comes again.
+        """`attempt`: the owner's, see `fence`. `full_s`: after how long what does not fit comes again.
 
-        `grace_ms`: of what went back, how long after its delay newer messages of its lane wait for it.
+        `grace_ms`: how long newer messages of a lane wait for one that went back, counted from the end of its delay.
         """
         arguments: list[str | int] = [self.now_ms, queue, owner_epoch, attempt, SHARE, full_s * 1000, grace_ms]
         for entry in entries:
@@ -220,18 +220,18 @@ class Pool:
         return result
 
     async def fence(self, queue: str, owner_epoch: str, *, attempt: int = 0) -> bool:
-        """What older owners submit is refused from here on, and what this one does under a lower attempt."""
+        """From here on refuse what older owners submit, and what this one submits under a lower attempt."""
         s = script("fence")
         return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
 
     async def owner_of(self, queue: str) -> str:
-        """The highest epoch of its owners that was here."""
+        """The highest epoch of the queue's owners that this pool has seen."""
         with translated():
             return str(await self.client.hget(self.keys.epochs, f"q:{queue}") or "0")
 
     async def expect(self, queue: str, owner_epoch: str, messages: Sequence[tuple[str, str, str, str]]) -> bool:
-        """Of each (tier, lane, key, policy), in their order: it comes again from a source that holds no groups, and
-        what is newer of its lane waits for it. False: a newer owner has been here."""
+        """Each (tier, lane, key, policy), in their order, comes again from a source that holds no groups, and newer
+        messages of its lane wait for it. False if a newer owner has been here."""
         s = script("expect")
         arguments: list[str | int] = [self.now_ms, queue, owner_epoch]
         for message in messages:
@@ -239,7 +239,8 @@ class Pool:
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
     async def expect_no_more(self, messages: Sequence[tuple[str, str, str, str]]) -> None:
-        """Of each (tier, lane, key, instead): if it was expected it came, and is none to deliver, or that one is."""
+        """Each (tier, lane, key, instead) is a copy that came: newer messages no longer wait for it, or wait for
+        `instead` in its place."""
         s = script("expect_no_more")
         arguments = [field for message in messages for field in message]
         await s(self.client, s.keys_of(self.keys), arguments)
@@ -251,9 +252,9 @@ class Pool:
         return [bool(flag) for flag in flags], [item for record in records for item in record.split(ITEM_SEP)]
 
     async def recall(self, queue: str, most: int) -> AsyncIterator[list[tuple[str, str]]]:
-        """Take back (broker id, token) of what is queued of one queue and not under a lease, in the order of each lane.
+        """Take back what is queued of one queue and not under a lease: (broker id, token), in the order of each lane.
 
-        `most` lanes a call, until a whole round finds none: some may change places while we go through them.
+        `most` lanes a call, until a whole round finds nothing: some may change places while we go through them.
         """
         found = True
         while found:
@@ -282,7 +283,7 @@ class Pool:
         return looked, stayed, list(zip(flat[0::2], flat[1::2], strict=True))
 
     async def lanes_to_do(self) -> int:
-        """How many lanes are worked on, or wait for somebody to."""
+        """How many lanes are leased or ready."""
         asked = self.client.pipeline(transaction=False)
         asked.zcard(self.keys.leases)
         asked.llen(self.keys.ready)
@@ -290,7 +291,7 @@ class Pool:
             return sum(await asked.execute())
 
     async def room(self, tell_at: int | None = None) -> int:
-        """How many more messages it takes; below `tell_at` it will publish its code when it has that many."""
+        """How many more messages it takes. With less than `tell_at`, it publishes its code once it has that much."""
         s = script("room")
         room: int = await s(self.client, s.keys_of(self.keys), ["" if tell_at is None else tell_at])
         return room

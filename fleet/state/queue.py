@@ -15,7 +15,7 @@ from fleet.state.scripts import SEP, script
 
 _SETTLED_LOOKED_AT = 10_000
 HIDDEN_REMEMBERED = 10_000
-"""Of each queue, messages that were given back and are hidden there: some 100 bytes each."""
+"""Messages of each queue that were given back and are hidden there: some 100 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Settled:
     acked: bool
     delay_ms: int
     handle: str
-    """Empty where the message is not tracked under that token any more: nothing is left to do."""
+    """Empty if the message is not tracked under that token any more: nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A message that was given back to its queue, which does not show it before a time."""
+    """A message that was given back to its queue, which hides it until a time."""
 
     message_id: str
     broker_id: str
@@ -62,7 +62,8 @@ class Tracked:
     tracked_ms: int
     handle: str
     order: str = ""
-    """Its tier, and behind that what it asks for after a failure; '' where its source sees to its order, or nobody."""
+    """Its tier, and after that what it asks for after a failure. '' if it asks for no order, or if its source holds
+    its group or keeps no order."""
 
 
 class Queue:
@@ -85,8 +86,8 @@ class Queue:
     ) -> list[Tracking]:
         """Note (broker id, message id, pool, lane, handle) of each before any pool hears of it.
 
-        One with the id of another and with its target is a copy of that; with another target it is a message of its
-        own, as each attempt of a dispatch job is. `orders`: of each, see `Tracked.order`.
+        One with the id and the target of another is a copy of that; with a different target it is a message of its
+        own, as each attempt of a dispatch job is. `orders`: one for each, see `Tracked.order`.
         """
         arguments: list[str | int] = [self.now_ms, self.epoch, self._last_token]
         none = [""] * len(messages)
@@ -106,7 +107,7 @@ class Queue:
         return tracking
 
     async def report(self, outcomes: Sequence[tuple[str, str, str]]) -> int:
-        """Copy (broker id, token, verdict) to the settled list; any number of times."""
+        """Copy (broker id, token, verdict) to the settled list. Idempotent."""
         arguments: list[str | int] = [self.name]
         for outcome in outcomes:
             arguments += outcome
@@ -139,7 +140,7 @@ class Queue:
     ) -> dict[str, str]:
         """Forget (broker id, token); returns those still tracked under that token, each with its newest handle.
 
-        What is nacked after this is nacked under that one: it may have been redelivered since anybody looked.
+        A nack after this goes under that handle: the message may have been redelivered since the caller looked.
 
         `hidden_ms`: by broker id, for how long the source hides what is given back to it. It is remembered until
         then, for people who ask.
@@ -162,11 +163,12 @@ class Queue:
             return int(await self.client.hlen(self.keys.tracked))
 
     async def out_count(self) -> int:
-        """Those of the tracked that are out at the source, when nothing is settled that was not applied there.
+        """How many tracked messages are out at the source, also those whose ack is settled and not yet applied there.
 
-        What is acked and tracked still waits for its redelivery, as its handle had expired.
+        One that is acked there and still tracked does not count: its handle had expired, and it waits for its
+        redelivery.
         """
-        # Asked first: what is settled while we look is in neither then, and too few only means a wait.
+        # Asked first: what is settled while we look is then in neither count, and too few only means a wait.
         out = sum(settled.acked for settled in await self.settled(applied=0, want=_SETTLED_LOOKED_AT))
         async for page in self.all_tracked():
             out += sum(tracked.state != "a" for tracked in page)
@@ -196,7 +198,8 @@ class Queue:
                 return
 
     async def hidden(self) -> AsyncIterator[list[Hidden]]:
-        """What was given back with a delay that is not over; the newest are remembered. Some hundred at a time."""
+        """What was given back with a delay that is not over, some hundred at a time. Of too many, those whose delays
+        end last are remembered."""
         now = int(self.now_ms or await Registry(self.client).clock_ms())
         cursor = 0
         while True:
@@ -230,5 +233,5 @@ def _hidden(member: str, until_ms: int) -> Hidden:
 
 def _tracked(broker_id: str, record: str) -> Tracked:
     handle, token, state, message_id, pool, lane, tracked_ms, *order = record.split(SEP)
-    # Written by an older release, it says nothing of its order.
+    # A record from an older release says nothing about its order.
     return Tracked(broker_id, token, state, pool, message_id, lane, int(tracked_ms), handle, *order[:1])

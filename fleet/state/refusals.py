@@ -1,7 +1,7 @@
-"""What Redis answers with when it does not do what it was asked, as types: redis-py has one for some of the codes only.
+"""Types for what Redis answers when it does not do what it was asked: redis-py has them for some codes only.
 
-Of those it knows it takes the code out of the text; of the others the code is in the text alone, where a pipeline
-puts its own words before it. So the code is read once, where the answer is parsed.
+It takes the codes that it knows out of the text. The others are in the text alone, where a pipeline puts its own words
+before them. So the code is read once, where the answer is parsed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from redis._parsers.hiredis import _AsyncHiredisParser
 
 
 class NotNow(exceptions.ResponseError):
-    """The server answers, and will do it another time: its disk is full, a script holds it up, its master is away."""
+    """The server answers, but will not do it now: its disk is full, a script holds it up, its master is away."""
 
 
 class NotHere(NotNow):
-    """It may not be the server to write to any more. Somebody else may be, at the same address."""
+    """It may not be the server to write to any more. Another may be, at the same address."""
 
 
 _CODES: dict[str, type[NotNow]] = {
@@ -31,7 +31,7 @@ _CODES: dict[str, type[NotNow]] = {
     "UNBLOCKED": NotHere,
 }
 KILLED = "Script killed by user"
-"""By an operator with SCRIPT KILL, which is done to none that has written."""
+"""By an operator with SCRIPT KILL, which does not work on a script that has written."""
 
 PASSING = (
     NotNow,
@@ -40,17 +40,17 @@ PASSING = (
     exceptions.AskError,  # and MOVED
     exceptions.ExecAbortError,
 )
-"""What was refused is done when it is asked for again, perhaps of another server."""
+"""What was refused is done when it is asked for again, perhaps by another server."""
 DEMOTED = (NotHere, exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.BusyLoadingError)
 
-# Before Redis 7 what a command within a script was answered stands within the answer to the script.
+# Before Redis 7 the answer to a command in a script stands within the answer to the script.
 _WITHIN = re.compile(r"^ERR Error running script .*?: -(?=[A-Z]+ )", re.DOTALL)
 
 
 def refusal_of(error: exceptions.RedisError) -> str:
-    """What a server does that does not let us in, or do what we asked."""
+    """Words for a server that does not let us in, or does not let us do what we asked."""
     text = str(error)
-    # To a greeting without a password it explains HELLO, for a paragraph.
+    # It answers a greeting without a password with a paragraph about HELLO.
     wants_password = "HELLO must be called" in text or "NOAUTH" in text
     return f"refuses us: {'a password is wanted' if wants_password else text}"
 
@@ -66,7 +66,7 @@ class Parser(_AsyncHiredisParser):
         response = _WITHIN.sub("", response, count=1)
         error: Exception = super().parse_error(response)  # type: ignore[no-untyped-call]
         if isinstance(error, NotNow):
-            # It says no more without its code than somebody's opinion.
+            # Without its code the text says too little.
             error.args = (response,)
         elif KILLED in response:
             error = NotNow(response)

@@ -14,7 +14,7 @@ from fleet.state.keys import CHANGED_CHANNEL, WAKE_CHANNEL, FleetKeys, PoolKeys
 from fleet.state.scripts import SEP, script
 
 _AT_ONCE = 2000
-"""Words of a call."""
+"""Words in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ConfigRevision:
 
 
 NEARLY_FULL = 0.9
-"""Of Redis's memory. From here on nothing is taken in or published: the rest is for what settles, and so frees it."""
+"""Of Redis's memory. From here on nothing is taken in or published: the rest is for settling, which frees memory."""
 
 
 class Registry:
@@ -34,7 +34,7 @@ class Registry:
         self.now_ms = now_ms
 
     async def beat(self, name: str, record: dict[str, Any], *, ttl_ms: int) -> set[str]:
-        """Say that we live; returns the names of all who do."""
+        """Say that we live; returns the names of all that do."""
         body = msgspec.json.encode(record).decode()
         return await self._beat(name, body, ttl_ms)
 
@@ -42,7 +42,7 @@ class Registry:
         await self._beat(name, "", 0)
 
     async def alive(self) -> set[str]:
-        """The names of the living, asked by somebody who is not one of them."""
+        """The names of the living, for a caller that is not one of them."""
         return await self._beat("", "", 0)
 
     async def _beat(self, name: str, body: str, ttl_ms: int) -> set[str]:
@@ -65,9 +65,9 @@ class Registry:
         return {name: msgspec.json.decode(body) for name, body in zip(names, records, strict=True) if body}
 
     async def publish_config(self, body: bytes, *, epoch: str = "") -> tuple[str, bool]:
-        """Put a configuration in place; returns its revision and whether it is new. Say so once its pools are ready.
+        """Put a configuration in place; returns its revision and whether it is new. Announce it when its pools are set.
 
-        Fenced where the syncers' lead is not held under this epoch; '' asks for none.
+        Fenced if the syncers' lead is not held under this epoch; '' asks for none.
         """
         s = script("publish_config")
         revision, fresh = await s(self.client, s.keys_of(FleetKeys), [self.now_ms, epoch, body.decode()])
@@ -101,12 +101,12 @@ class Registry:
         """The clock that everybody shares."""
         with translated():
             answer = await self.client.time()
-        # A Cluster answers with every node's clock. They are near enough for what is not a lease.
+        # A Cluster answers with every node's clock. They are near enough for anything but a lease.
         seconds, micros = next(iter(answer.values())) if isinstance(answer, dict) else answer
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def queues(self) -> dict[str, bytes]:
-        """Every queue that somebody has begun to read and not finished, with what was configured of it."""
+        """Every queue that a coordinator has begun to read and not finished, with its configuration."""
         with translated():
             found = await self.client.hgetall(FleetKeys.queues)
         return {name: body.encode() for name, body in found.items()}
@@ -124,7 +124,7 @@ class Registry:
             return set(await self.client.smembers(FleetKeys.pools))
 
     async def pools_version(self) -> tuple[str, str]:
-        """The revision in place, and a number that is another one once any pool came, went, or changed its mark."""
+        """The revision in place, and a number that changes when any pool comes, goes, or changes its mark."""
         with translated():
             revision, counted = await self.client.hmget(FleetKeys.config, ["revision", "pools"])
         return revision or "", counted or ""
@@ -135,7 +135,7 @@ class Registry:
         await self._enlist([word for pair in marks.items() for word in pair])
 
     async def known_under(self, revision: str, codes: Sequence[str]) -> set[str]:
-        """Those of the pools that have settings of this revision or a newer one, and are among those that there are."""
+        """Those of the pools that have settings of this revision or a newer one, and are listed with their marks."""
         if not codes:
             return set()
         asked = self.client.pipeline(transaction=False)

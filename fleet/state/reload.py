@@ -12,7 +12,7 @@ from fleet.state.keys import CHANGED_CHANNEL
 from fleet.state.registry import Registry
 
 _RELOAD = "reload:"
-"""On `fleet:changed`. Others who hear it look for a new revision, find none, and mind nothing."""
+"""On `fleet:changed`. Other processes that hear it look for a new revision, find none, and do nothing."""
 ANSWER_WITHIN_S = 20.0
 """A syncer looks once a second, and a source that does not answer is given up after ten."""
 _LOOK_EVERY_S = 0.1
@@ -62,7 +62,7 @@ async def reload(client: Client, *, within_s: float = ANSWER_WITHIN_S) -> Reload
             # One that was just about to subscribe, or to lead, has not heard us.
             await _ask(client, request)
             ask_at = loop.time() + _ASK_EVERY_S
-        await asyncio.sleep(_LOOK_EVERY_S)  # its answer is in its heartbeat, of which nobody is told
+        await asyncio.sleep(_LOOK_EVERY_S)  # its answer is in its heartbeat, and no signal tells of that
 
 
 async def _ask(client: Client, request: str) -> None:

@@ -1,6 +1,6 @@
 """Lua scripts as files: loaded once, called by their digest, their contract read from their header.
 
-Before each stands the prelude, and before those whose header says `WITH` the files of `lua/with/` that it names.
+The prelude stands before each script. If its header says `WITH`, so do the files of `lua/with/` that it names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fleet.metrics.counters import Counters
 from fleet.state.connect import Client, translated
 
 call_times = Counters()
-"""How long this process waited for each script, the failed calls too; its heartbeat tells."""
+"""How long this process waited for each script, failed calls included; its heartbeat tells."""
 SEP = "\x1f"
 """Separates the fields of our records; no validated field can contain it."""
 
@@ -71,7 +71,7 @@ def _header(source: str, part: str) -> tuple[str, ...]:
 
 
 def number(part: str, name: str) -> int:
-    """A number that this process goes by as well: it stands in that script."""
+    """A number that stands in a script, and that this process goes by as well."""
     found = re.search(rf"^local {name} = (\d+)", _read(part), re.MULTILINE)
     assert found is not None
     return int(found.group(1))

@@ -1,8 +1,8 @@
 """The master that Redis Sentinels name: `sentinel://[user:password@]host:port,host:port/MASTER/DB`.
 
-Whoever connects asks all of them, so that an address is as new as its connection. Of answers that differ the one of the
-latest failover counts: a sentinel that was cut off goes on naming the old master. And all of them are listened to: a
-master that is replaced while it works goes on taking writes for some ten seconds, and those are lost.
+Each new connection asks all of them, so that its address is as new as it is. If answers differ, the one of the latest
+failover counts: a sentinel that was cut off goes on naming the old master. We also listen to all of them: a master that
+is replaced while it works goes on taking writes for some ten seconds, and those are lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("fleet.redis")
 
 _PORT = 26379
 ASK_WITHIN_S = 1.0
-"""Of all together. One that does not answer keeps nobody waiting who has heard a majority."""
+"""For all of them together. Once a majority has answered, we do not wait for the others."""
 _SWITCHED = "+switch-master"
 _AGAIN_S = 1.0
 _told: dict[tuple[tuple[str, int], ...], tuple[str, int]] = {}
@@ -61,7 +61,7 @@ class View:
     epoch: int
     """Of the last failover."""
     replicas: int
-    """That it knows of, also those that are gone."""
+    """Those that it knows of, including those that are gone."""
     quorum: int
     others: int
     """Sentinels that it knows of."""
@@ -75,7 +75,7 @@ def is_sentinel(url: str) -> bool:
 
 
 def parse(url: str) -> Address:
-    """ValueError for what can be none."""
+    """ValueError for what cannot be one."""
     parts = urlsplit(url)
     user, _, hosts = parts.netloc.rpartition("@")
     master, _, db = parts.path.strip("/").partition("/")
@@ -109,7 +109,7 @@ def _host(text: str) -> tuple[str, int]:
 
 
 class Sentinels:
-    """All that a URL names."""
+    """All sentinels that a URL names."""
 
     def __init__(
         self, address: Address, *, timeout_s: float = TIMEOUT_S, on_switched: Callable[[], None] | None = None
@@ -126,7 +126,7 @@ class Sentinels:
         return Redis.from_pool(Connections(most=4, wait_s=ASK_WITHIN_S, **given))
 
     async def master(self) -> tuple[str, int]:
-        """Where it is now. Who asks at the same time gets the same answer."""
+        """Where it is now. Calls at the same time get the same answer."""
         if not self._listening and self._on_switched is not None:
             self._listening = [asyncio.create_task(self._listen(one)) for one in self._clients.values()]
         if self._asking is None or self._asking.done():
@@ -248,7 +248,7 @@ def _refusal(error: exceptions.RedisError) -> str:
 
 
 class LedConnections(Connections):
-    """To whichever server the sentinels name."""
+    """Connections to whichever server the sentinels name."""
 
     def __init__(self, url: str, *, wait_s: float, **given: Any) -> None:
         address = parse(url)

@@ -22,7 +22,7 @@ _AT_ONCE = 500
 class Signals:
     """Calls a handler for each message of a channel, and `on_subscribed` whenever messages may have been missed.
 
-    Besides those there may be channels under one `prefix`, which come and go by `follow`: `on_prefixed` is called with
+    Besides these there may be channels under one `prefix`, which come and go by `follow`: `on_prefixed` is called with
     what stands behind the prefix, and a message, or None where one may have been missed.
     """
 
@@ -47,7 +47,7 @@ class Signals:
         self._followed: set[str] = set()
         self._pubsub: PubSub | None = None
         self._lost = ""
-        """The node of a Cluster that was silent: another one is heard next."""
+        """The node of a Cluster that was silent: we listen to another one next."""
 
     async def run(self) -> None:
         while True:
@@ -77,7 +77,7 @@ class Signals:
         for first in range(0, len(channels), _AT_ONCE):
             await pubsub.subscribe(*channels[first : first + _AT_ONCE])
             if first + _AT_ONCE < len(channels):
-                await asyncio.sleep(0)  # what a line takes at once is sent without a turn of the loop
+                await asyncio.sleep(0)  # what the line takes at once is sent without a turn of the loop
 
     async def _listen(self) -> None:
         connection = await subscribe_connection(self._client, self._url, but=self._lost)
@@ -91,7 +91,7 @@ class Signals:
                         sent = set(self._followed)
                         await self._subscribe(pubsub, [*self._handlers, *map(self._prefix.__add__, sent)])
                         self._pubsub = pubsub
-                        # From here on `follow` speaks for itself; before that others may have been named.
+                        # From here on `follow` changes the line itself. Before that, it may have named others.
                         await self._change(pubsub, self._followed - sent, sent - self._followed)
                         await self._hear(pubsub)
         finally:
@@ -121,7 +121,7 @@ class Signals:
 
     def _hear_prefixed(self, message: dict[str, Any]) -> None:
         name = str(message["channel"]).removeprefix(self._prefix)
-        # Of one that is followed no more something may still be on the line.
+        # Messages of a channel that is no longer followed may still be on the line.
         if self._on_prefixed is not None and name in self._followed and message["type"] in ("message", "subscribe"):
             self._on_prefixed(name, message["data"] if message["type"] == "message" else None)
 
@@ -135,7 +135,7 @@ def _ended_by_a_failover(connection: Redis, patience: asyncio.Timeout) -> Iterat
     loop = asyncio.get_running_loop()
 
     def end() -> None:
-        # Told again before we came to notice: a timeout that has expired cannot be moved.
+        # Called again before we noticed: a timeout that has expired cannot be moved.
         if not patience.expired():
             patience.reschedule(loop.time())
 

@@ -1,8 +1,8 @@
-"""What all processes ever counted, summed up in Redis: it goes on when one of them ends, however it ends.
+"""What all processes ever counted, summed up in Redis: the sums go on when a process ends, however it ends.
 
-A process sends what came since in numbered pieces, one after the other. Redis keeps the number of the last piece of
-each process and takes the next one only: said twice, or said again because a reply was lost, it counts once. All that
-is kept of a process is that number. One that dies loses what it had not sent.
+A process sends what it counted since in numbered pieces, one after the other. Redis keeps the number of the last piece
+of each process and takes only the next one: a piece that is sent again, as after a lost reply, counts once. All that is
+kept of a process is that number. One that dies loses what it had not sent.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TTL_MS = 24 * 3600 * 1000
 """For how long a process may be stopped and still be known; it is refreshed each hour."""
 _REFRESH_MS = 3600 * 1000
 PIECE = 50
-"""Records a call carries at most: half a millisecond here, and less in Redis."""
+"""A call carries at most this many records: half a millisecond here, and less in Redis."""
 _PIECES_KEPT = 32
-"""So many may a failover of Redis lose of what it had confirmed, and they are sent again."""
+"""A failover of Redis may lose this many that it had confirmed, and they are sent again."""
 _READ_AT_ONCE = 1000
 
 
@@ -43,7 +43,7 @@ class Tally:
         self._one_at_a_time = asyncio.Lock()
 
     async def tell(self, *, now_ms: float, most: int = PIECE) -> int:
-        """Send a piece; of how many keys there is more to tell. Costs nothing where nothing is new."""
+        """Send a piece. Returns how many keys have more to tell. Costs nothing if nothing is new."""
         async with self._one_at_a_time:
             if self._known == self._made:
                 records = self._counters.take(min(most, PIECE))
@@ -53,7 +53,7 @@ class Tally:
                 elif self._said_ms is None or now_ms - self._said_ms <= _REFRESH_MS:
                     return 0
             number = min(self._known + 1, self._made)
-            # With the number of the last piece it only keeps us known.
+            # A call with the number of the last piece only keeps us known.
             self._heard(number, await self._call(number))
             self._said_ms = now_ms
             return self._counters.pending + self._made - self._known
@@ -98,12 +98,12 @@ async def totals(client: Client, kinds: Sequence[str] = KINDS) -> Counted:
 
 
 async def labels(client: Client, kind: str) -> set[str]:
-    """Whose anything of that kind was counted."""
+    """The names for which anything of that kind was counted."""
     return set(await _records(client, kind))
 
 
 async def forget(client: Client, kind: str, gone: Iterable[str]) -> None:
-    """Of a pool or a queue that is gone: what has no end in number must have one in time."""
+    """Forget what was counted of pools or queues that are gone: new ones come without end, so old ones must go."""
     names = list(gone)
     for first in range(0, len(names), _READ_AT_ONCE):
         with translated():

@@ -20,7 +20,7 @@ class FoundMessage:
 
 
 async def by_id(client: Client, queues: Sequence[str], wanted: str) -> FoundMessage | None:
-    """By the message's id, or its queue's id of it. Two calls, however much is tracked."""
+    """Find a message by its id, or by its broker id. Two calls, however much is tracked."""
     for queue, broker in (await brokers_of(client, queues, wanted)).items():
         for candidate in {broker or wanted, wanted}:
             (message,) = await Queue(client, queue).tracked([candidate])
@@ -30,7 +30,7 @@ async def by_id(client: Client, queues: Sequence[str], wanted: str) -> FoundMess
 
 
 async def brokers_of(client: Client, queues: Sequence[str], message_id: str) -> dict[str, str | None]:
-    """Of each queue the broker id of the message that has this id, the newest where there are several."""
+    """For each queue, the broker id of the message that has this id, the newest if there are several."""
     pipeline = client.pipeline(transaction=False)
     for queue in queues:
         pipeline.hget(QueueKeys(queue).apps, message_id)
@@ -56,7 +56,7 @@ async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:
 
 
 async def settled_of(client: Client, queues: Sequence[str], wanted: str) -> FoundMessage | None:
-    """One that has given up its id, settled as ack or to a newer one of that id; looks at all that is tracked."""
+    """A message that gave up its id, as it was settled as ack or a newer one took it. Looks at all that is tracked."""
     for queue in queues:
         async for page in Queue(client, queue).all_tracked():
             for message in page:

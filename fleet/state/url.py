@@ -1,4 +1,4 @@
-"""The URL of a Redis: how it is shown, and what is wrong with one that is none."""
+"""The URL of a Redis: how it is shown, and what is wrong with one that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from urllib.parse import urlsplit
 
 SENTINEL_SCHEMES = ("sentinel", "sentinels")
-"""The second: by TLS, to the sentinels as to the master."""
+"""The second means TLS, to the sentinels and to the master."""
 _SCHEMES = ("redis", "rediss", "unix", *SENTINEL_SCHEMES)
 _SECRET_OPTION = re.compile(r"(?:sentinel_)?(?:username|password)=")
 _OPTION = re.compile(r"(?:Invalid value for|argument) '(\w+)'")
 
 
 class WrongUrl(ValueError):
-    """What is wrong with it, in words that hold nothing of it."""
+    """What is wrong with a URL, in words that quote nothing of it."""
 
 
 def safe_url(url: str) -> str:
-    """The URL without its user and password, also where they stand among its options, or are not percent-encoded."""
+    """The URL without its user and password, even if they stand among its options, or are not percent-encoded."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{_past_user(rest).partition('?')[0].partition('#')[0]}" if rest else url.rpartition("@")[2]
 
 
 def why_not(url: str, error: Exception) -> str:
-    """Why nobody can use it, given what its reader said; nothing of a password."""
+    """Why it cannot be used, given what its reader said; quotes nothing of a password."""
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in _SCHEMES:
         return f"it begins with one of {', '.join(f'{known}://' for known in _SCHEMES)}"
@@ -38,14 +38,14 @@ def why_not(url: str, error: Exception) -> str:
 
 
 def check_path(url: str) -> None:
-    """WrongUrl for a database that is no number; redis-py would take the first one instead."""
+    """Raise WrongUrl for a database that is not a number; redis-py would take the first one instead."""
     parts = urlsplit(url)
     if parts.scheme.lower() in ("redis", "rediss") and (db := parts.path.strip("/")) and not db.isdecimal():
         raise WrongUrl("its database is to be a number")
 
 
 def _past_user(rest: str) -> str:
-    """What stands behind the user and the password: no password that is not encoded shows, whatever is in it."""
+    """What stands behind the user and the password: even one that is not encoded never shows, whatever is in it."""
     address, _, options = rest.partition("?")
     if all("@" not in option or _SECRET_OPTION.match(option) for option in options.split("&")):
         return rest[len(address) - len(address.rpartition("@")[2]) :]

@@ -1,4 +1,4 @@
-"""Warnings: what people should hear of, kept in Redis for eight hours (seed 000), until somebody has seen it."""
+"""Warnings: what people should hear of. Redis keeps them for eight hours (seed 000), and which of them somebody saw."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Warnings:
     async def add(self, category: str, severity: str, message: str, source: str, *, times: int = 1) -> str:
         """Keep it, or count it with the same one that nobody has acknowledged. Returns its id.
 
-        What makes two the same is category, source and message: an id of a message does not belong into it.
+        Two are the same if category, source and message are: so a message's id does not belong in the text.
         """
         message = _clean(_USER_INFO.sub("", message), MAX_TEXT)
         category, source = _clean(category, 100), _clean(source, 100)
         kind = hashlib.sha1(SEP.join((category, source, message)).encode(), usedforsecurity=False).hexdigest()
-        # In the order in which they are made: two of one millisecond are listed by their ids.
+        # Ids sort in the order in which they are made: warnings of one millisecond are listed by their ids.
         fresh = f"{time.time_ns() // 1000:014x}{secrets.token_hex(2)}"
         record = SEP.join((category, severity_of(severity), source, message))
         s = script("warn")
@@ -86,7 +86,7 @@ class Warnings:
                 )  # fmt: skip
                 records = await self.client.hmget(FleetKeys.warnings, [id_ for id_, _ in page]) if page else []
             for (id_, last_ms), record in zip(page, records, strict=True):
-                # One that went between the two calls has no record any more.
+                # One that was forgotten between the two calls has no record any more.
                 if record is not None and not (unacknowledged and record[0] == "1"):
                     found.append(_warning(id_, int(last_ms), record))
                     if len(found) == limit:
@@ -96,7 +96,7 @@ class Warnings:
         return found
 
     async def acknowledge(self, id_: str) -> bool:
-        """False for one that is not there. Said twice is said once."""
+        """False for one that is not there. Idempotent."""
         return bool(id_) and await self._acknowledge(id_) >= 0
 
     async def acknowledge_all(self) -> int:
@@ -109,7 +109,7 @@ class Warnings:
 
 
 def severity_of(text: str) -> Severity:
-    """One that we do not know is shown as WARN: nothing is dropped for how it was called."""
+    """One that we do not know is shown as WARN: no warning is lost because of its name."""
     upper = text.upper()
     return next((known for known in get_args(Severity) if known == upper), "WARN")
 
@@ -122,5 +122,5 @@ def _warning(id_: str, last_ms: int, record: str) -> WarningView:
 
 
 def _clean(text: str, most: int) -> str:
-    """In one line, without what separates the fields of our records."""
+    """On one line, without what separates the fields of our records."""
     return "".join(char if char.isprintable() else " " for char in text[:most])

@@ -1,4 +1,4 @@
-"""Whether Redis takes writes: one that answers every question may refuse each of them."""
+"""Whether Redis takes writes: a server that answers every read may refuse each write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fleet.state.connect import Client, said, translated
 from fleet.state.keys import PoolKeys
 
 _NOBODYS = 2000
-"""Names to look through for one on each node of a Cluster: each is a slot of some 16,384."""
+"""Names to look through for one on each node of a Cluster: each is in one of 16,384 slots."""
 
 
 async def refusal(client: Client) -> str:
-    """What it answers to a write, '' where it takes it. Nothing changes: what is deleted is not there."""
+    """What it answers to a write, '' if it takes it. Nothing changes: what is deleted does not exist."""
     for key in _keys(client):
         with translated():
             try:
@@ -29,7 +29,7 @@ def _keys(client: Client) -> list[str]:
     names = (PoolKeys(f"nobody-{number}").settings for number in range(_NOBODYS))
     if not isinstance(client, Cluster):
         return [next(names)]
-    # Also those that do not answer.
+    # Including those that do not answer.
     wanted, found = {node.name for node in RedisCluster.get_primaries(client)}, []
     for key in names:
         if (node := client.node_of(key)) in wanted:
