@@ -1,4 +1,4 @@
--- acknowledge: somebody has seen a warning, or all of them; what comes again of its kind is a new one.
+-- acknowledge: somebody has seen a warning, or all of them; the next of its kind is a new one.
 -- KEYS warnings warning_kinds
 -- ARGV id
 --   id: '' for all

@@ -3,7 +3,7 @@
 -- KEYS settings leases ready later in_place rate epochs
 -- ARGV now_ms concurrency rate draining per_slot least
 --   concurrency: '' to leave it; rate: '' to leave it, 0 for none; draining: '' to leave it, '1' or '0'
---   per_slot, least: the capacity that a concurrency implies, where nobody gave another
+--   per_slot, least: the capacity that a concurrency implies, if no other was given
 -- Returns {tag, concurrency, capacity, rate, 1 if anything changed}
 --   tag: `ok`, `unknown`, or `gone`: it drains because it is not configured any more, and cannot be opened
 local settings, leases, ready, later, in_place, rate, epochs = unpack(KEYS)
@@ -21,7 +21,7 @@ end
 local had_rate = is[3]
 local before = table.concat({ is[1], is[2], is[3] or '', is[4] or '' }, SEP)
 if ARGV[2] ~= '' then
-  -- It never shrinks: what is on its way here would go back to its queue for a while.
+  -- The capacity never shrinks: what is on its way here would go back to its queue for a while.
   if is[2] == implied(is[1]) and tonumber(ARGV[2]) > tonumber(is[1]) then is[2] = implied(ARGV[2]) end
   is[1] = ARGV[2]
 end
@@ -38,12 +38,12 @@ for _, optional in ipairs({ { 'rate', is[3] }, { 'draining', is[4] } }) do
     redis.call('HDEL', settings, optional[1])
   end
 end
--- Half a revision above its own: who publishes that one again changes nothing here, the next one does. A pool that is
--- configured no more needs no such mark: who publishes keeps what it has, and with the mark it would never be removed.
+-- Half a revision above its own: to publish that one again changes nothing here, the next one does. A pool that is no
+-- longer configured needs no such mark: a syncer keeps what it has, and with the mark it would never be removed.
 if not adjusted and not given_up then redis.call('HSET', settings, 'revision', is[5] .. '.5') end
 if redis.call('HDEL', settings, 'waiting') == 1 then redis.call('PUBLISH', 'fleet:room', code_of(settings)) end
 tell_holders(settings, leases, rate, is[3] and not had_rate, now, epochs)
--- As when the configuration drops it: nobody waits in a pool that is to become empty.
+-- As when the configuration drops it: no lane waits in a pool that is to become empty.
 if ARGV[4] == '1' then
   local waiting = redis.call('ZRANGE', later, 0, -1)
   redis.call('DEL', later, in_place)

@@ -5,7 +5,7 @@
 -- Returns the names of the living of all roles
 local processes, beats = unpack(KEYS)
 local now, name, ttl_ms = time_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3])
--- Redis may be full, and then nobody has died of it: a script that has written may go on.
+-- Redis may be full, but no process has died of that: a script that has written may go on.
 redis.call('ZREM', beats, '')
 if ARGV[4] == '' then
   redis.call('HDEL', processes, name)
@@ -14,7 +14,7 @@ else
   redis.call('HSET', processes, name, ARGV[4])
   redis.call('ZADD', beats, now + ttl_ms, name)
 end
--- Further away than anybody beats ahead: the clock stepped back, and the dead would live for as long.
+-- Further away than any process beats ahead: the clock stepped back, and the dead would live for as long.
 if ttl_ms > 0 then
   for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', beats, '(' .. text(now + ttl_ms), '+inf', 'LIMIT', 0, 100)) do
     redis.call('ZADD', beats, now + ttl_ms, ahead)

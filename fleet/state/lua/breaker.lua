@@ -3,7 +3,7 @@
 -- ARGV now_ms verb origin worker epoch open_ms permit_ms successes idle_ms most
 --   verb: `open`, `ask` (for the permit to probe), `renew`, `success`, `failure`, `release` (the permit) or `reset`
 --   origin: '' with `reset` is all of them; epoch: of the permit, else ''; successes: so many close it
---   idle_ms, most: what nobody has asked about for so long is forgotten, and what is beyond so many
+--   idle_ms, most: a breaker that nobody has asked about for so long is forgotten, and so are those beyond so many
 -- Returns {tag, now_ms, left_ms, successes, epoch}
 --   tag: `closed` | `open` (for left_ms) | `half` (may be probed) | `taken` (is being probed)
 --        | `granted` (the permit, under this epoch) | `kept` (the permit was renewed)
@@ -79,7 +79,7 @@ local function present()
 end
 
 if verb == 'open' then
-  -- Somebody was quicker. A failure once it is half-open opens it again, though.
+  -- Another worker was quicker. But a failure once it is half-open opens it again.
   if is and tonumber(is[1]) > now then return present() end
   if not is then
     is = { '0', '0', '', '0', '0', text(now), '0' }
@@ -92,15 +92,15 @@ end
 
 if verb == 'ask' then
   local found = present()
-  -- Asked again by its holder, the earlier grant's reply was lost: that grant is void.
+  -- If its holder asks again, the reply to the earlier grant was lost: that grant is void.
   if found[1] ~= 'half' and not (found[1] == 'taken' and is[3] == worker) then return found end
   is[3], is[4], is[5] = worker, text(next_epoch(tonumber(is[4]), now)), text(now + permit_ms)
   keep()
   return answer('granted', permit_ms, tonumber(is[2]), is[4])
 end
 
--- All that is left is said by the holder of the permit. One whose permit lapsed may be heard until somebody else
--- has it: it did probe.
+-- All other verbs are for the holder of the permit. One whose permit lapsed is heard until another worker has it: it
+-- did probe.
 if not is or is[3] ~= worker or is[4] ~= epoch then return present() end
 if verb == 'renew' then
   if tonumber(is[5]) <= now then return present() end

@@ -3,7 +3,7 @@
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms message …, four fields a message: number count group what
 --   count: at which showing it was taken; what: `d` to delete it, `h` and ms to hide it for as long from now, or `g` and ms
---   to give it back: shown again after that, and no more a matter of who had it
+--   to give it back: it is shown again after that, and the handle under which it was taken is void
 -- Returns a list, for each message 1, or 0 if it was shown again since; what is gone already counts as deleted
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
 local now, ahead = queue_time(state, ARGV[1])
@@ -31,14 +31,14 @@ for i = 1, total do
   local seq, count, group, what = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 4]
   answer[i] = 0
   if done[seq] or not current[i] then
-    -- Said twice in one call, or gone; one that nobody was shown yet has a body.
+    -- Named twice in one call, or gone. A message that was never shown still has its body.
     if what == 'd' and (done[seq] or redis.call('HEXISTS', bodies, seq) == 0) then answer[i] = 1 end
   elseif (more[i] or '1') == count then
     local lane = group == '' and '\30' .. seq or group
     local known = true
     if what == 'd' then
       if group ~= '' then
-        -- Mostly all that was taken of a group ends in its order: its head is read once and cut off as a whole.
+        -- Messages taken from a group mostly end in its order: its head is read once and cut off as a whole.
         local head = heads[group]
         if not head then
           head = redis.call('LRANGE', group_list .. group, 0, 63)
@@ -48,7 +48,7 @@ for i = 1, total do
         if head[head.at + 1] == seq then
           head.at = head.at + 1
         else
-          -- A handle with another group than its message's is none.
+          -- A handle with another group than its message's is not valid.
           if head.at > 0 then redis.call('LPOP', group_list .. group, head.at) end
           known = redis.call('LREM', group_list .. group, 1, seq) == 1
           heads[group] = nil
@@ -61,7 +61,7 @@ for i = 1, total do
     else
       hide[#hide + 1], hide[#hide + 2] = text(now + tonumber(string.sub(what, 2))), seq
       if string.sub(what, 1, 1) == 'g' then
-        -- Half a showing more: no handle has that.
+        -- Half a showing more, which no handle has.
         given[#given + 1], given[#given + 2] = seq, count .. '.5'
         more[i] = given[#given]
       end

@@ -13,8 +13,8 @@ if tonumber(was[1] or 0) > revision then return 0 end
 local now = pool_time(ARGV[1], was[6])
 redis.call('HSET', settings, 'revision', ARGV[2], 'concurrency', ARGV[3], 'capacity', ARGV[4], 'on_failure', ARGV[6],
   'park_after', ARGV[8])
--- Whoever polls now was told of more room than a lowered capacity leaves. What it brings is taken: sent back, it would
--- be gone for half a minute, and in its group all that comes after it.
+-- A poll under way was told of more room than a lowered capacity leaves. What it brings is taken: sent back, a message
+-- would be gone for half a minute, and with it all that comes after it in its group.
 local promised = tonumber(was[4] or 0) > now and tonumber(was[3]) or 0
 if tonumber(was[2] or 0) > capacity then
   promised = math.max(promised, tonumber(was[2]))
@@ -32,7 +32,7 @@ for _, optional in ipairs(optionals) do
 end
 redis.call('PERSIST', epochs)
 tell_holders(settings, leases, rate, ARGV[5] ~= '' and not was[5], now, epochs)
--- Somebody may wait for room that a raised capacity gives.
+-- A consumer may wait for room that a raised capacity gives.
 if redis.call('HDEL', settings, 'waiting') == 1 then
   redis.call('PUBLISH', 'fleet:room', code_of(settings))
 end

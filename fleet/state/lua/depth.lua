@@ -2,7 +2,7 @@
 -- WITH queue_time
 -- KEYS state bodies hidden ready due group_list
 -- ARGV now_ms look
---   look: at how many of the lanes that wait, at most
+--   look: at most this many of the lanes that wait are looked at
 -- Returns {messages, hidden, age_ms, all}
 --   age_ms: of the oldest message that was looked at, 0 if there is none
 --   all: 1 if all lanes were looked at

@@ -1,7 +1,7 @@
--- enlist: note which pools exist and by what mark their secrets are known, so that who follows them reads what changed.
+-- enlist: note which pools exist and the marks of their secrets, so that their followers read only what changed.
 -- KEYS pools pool_marks config
 -- ARGV now_ms code mark …
---   mark: another one for another secret, '' where it is not known; `gone` to forget the pool
+--   mark: differs for a different secret, '' if it is not known; `gone` to forget the pool
 -- Returns 1 if anything changed, else 0
 local pools, pool_marks, config = KEYS[1], KEYS[2], KEYS[3]
 local now, changed = time_ms(ARGV[1]), 0
@@ -18,6 +18,6 @@ for i = 2, #ARGV, 2 do
   end
 end
 if changed == 0 then return 0 end
--- By the time, too: after a wipe of Redis it is another number than any before.
+-- From the time, too: after a wipe of Redis the number differs from any before.
 redis.call('HSET', config, 'pools', text(next_epoch(tonumber(redis.call('HGET', config, 'pools') or 0), now)))
 return 1

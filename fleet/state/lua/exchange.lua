@@ -2,22 +2,23 @@
 -- WITH rest away clock rate wake holder
 -- KEYS settings ready entries leases owners later in_place high rate failed epochs tries outboxes outbox away away_lane regular_lane high_lane
 -- ARGV now_ms worker ttl_ms want chunk quiet place call trims settlements …
---   place: of the worker among those that hear of this pool (2: it is no home): the one at 0 says by `due_ms` when it looks next
+--   place: of the worker among those that hear of this pool (2: it is not a home); at 0 it looks again after `due_ms`
 --   call: the number of this call of this worker, under which the outbox keeps what it settles
 --   then the number of each earlier call to trim, then each settlement: lane epoch release items item…
 --   release: `keep` the lease, `ready` to give it back, the ms after which the lane may be leased again, or
 --   after a failure cascade_ms SEP batch SEP queue: give it back, and nack what it holds of that batch with that delay,
 --   or, where a queue is named, all that it holds of it: a source that holds groups shows none of it before the head;
---   or `h` and ms: its head failed and is tried again after them, in place, the lane waits; or `f` and ms: likewise, its
---   endpoint refused the epoch. Of what waits in place the pool keeps a share, the rest goes back to its source
+--   or `h` and ms: its head failed and is tried again after them, while the lane waits in place; or `f` and ms: likewise,
+--   as its endpoint refused the epoch. Of what waits in place the pool keeps a share, the rest goes back to its source
 --   item: key SEP token SEP verdict, the key being queue SEP broker id
 -- Returns {tag, due_ms, refused, yields, cascaded, claims, policy, tries, waits}
 --   tag: `ok`, `paused` or `unknown`; due_ms: when something falls due, '' if nothing will
 --   refused: indices of settlements with a stale epoch; yields: of those whose lease should end with the message
 --   under way, as a high-priority one came or the limit was lowered; cascaded: items made for siblings, and for what went back
---   claims: lane epoch tier n … for each lease, and behind them key value … for the messages of all
---   policy: on_failure park_after draining rated; rated: '1' where each message needs a permit; tries: place count … of those messages that failed in place before
---   waits: lanes that wait for a permit of the rate since this call
+--   claims: lane epoch tier n … for each lease, and after them key value … for the messages of all
+--   policy: on_failure park_after draining rated; rated: '1' if each message needs a permit
+--   tries: place count … for those messages that failed in place before
+--   waits: how many lanes wait for a permit of the rate limit since this call
 local settings, ready, entries, leases, owners, later, in_place, high, rate, failed, epochs, tries, outboxes, outbox,
   away, away_lane, regular_lane, high_lane = unpack(KEYS)
 local worker, ttl_ms, want, chunk = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -26,7 +27,7 @@ local trims, settlements = tonumber(ARGV[9]), tonumber(ARGV[10])
 local now = time_ms(ARGV[1])
 local FAILED_BATCH_MS = 60000 -- a batch is submitted whole long before that
 local SWEEP = 100
-local FENCED_MOST = 10 -- refusals in a row: whose epochs an endpoint does not take is no business of ours for a while
+local FENCED_MOST = 10 -- refusals in a row: at this many the lane's messages go back to their source for a while
 local FENCED_BACK_MS = 30000
 
 local config = redis.call('HMGET', settings, 'concurrency', 'rate', 'paused', 'waiting', 'capacity', 'on_failure',
@@ -70,7 +71,7 @@ local function cascade(list, batch, queue, delay_ms, moved, gone)
   return #stay
 end
 
--- Takes the settled messages off the head of their list. False when they are not there: said twice.
+-- Takes the settled messages off the head of their list. False if they are not there: they were settled before.
 local function take(list, items, gone)
   local keys = redis.call('LPOP', list, #items)
   if not keys then return false end
@@ -87,7 +88,7 @@ local function take(list, items, gone)
   return true
 end
 
--- What stands in a list behind the first `stay` goes back to its source, in order.
+-- What stands in a list after the first `stay` goes back to its source, in order.
 local function send_back(lane, tier, stay, delay_ms, moved, gone)
   local list = (tier == 'h' and high_lane or regular_lane) .. lane
   local keys = redis.call('LRANGE', list, stay, -1)
@@ -108,7 +109,7 @@ end
 
 local new_due = math.huge -- the soonest of what this call leaves to fall due
 
--- A lane waits for its head. It must not fill the pool, nor may all that wait.
+-- A lane waits for its head. It must not fill the pool, and neither must all lanes that wait.
 local function rest_or_go_back(lane, delay_ms, back_ms, stays, moved, gone)
   local capacity = tonumber(config[5] or 0)
   local most = math.min(part_of(capacity, LANE_SHARE), part_of(capacity, REST_SHARE) - resting(in_place))
@@ -140,9 +141,9 @@ for i = 1, settlements do
   at = at + 4 + n
 end
 local holders = hmget_many(owners, lanes)
--- A limit that was lowered: leases above it end with the message that is under way, not with all they took.
+-- If the limit was lowered, leases above it end with the message that is under way, not with all they took.
 local over = config[1] and redis.call('ZCARD', leases) - tonumber(config[1]) or 0
--- Said twice: what stands at the heads now may be the same messages, taken from their source again.
+-- A repeated call: what stands at the heads now may be the same messages, taken from their source again.
 local said_before = redis.call('HEXISTS', outbox, call) == 1
 local released = {}
 local unrated = config[2] and tonumber(config[12] or 0) or 0
@@ -200,7 +201,7 @@ for i = 1, settlements do
             local head = redis.call('LINDEX', list, 0)
             if head then redis.call('HINCRBY', tries, head, 1) end
           elseif kind == 'f' then
-            -- Under a name that no message has: the lane, whatever is at its head.
+            -- Counted under a name that no message has: for the lane, whatever is at its head.
             stays = redis.call('HINCRBY', tries, SEP .. lane, 1) < FENCED_MOST
             back_ms = math.max(delay_ms, FENCED_BACK_MS)
           end
@@ -274,7 +275,7 @@ if per_minute then
   local used = redis.call('LLEN', rate)
   permits = per_minute - used
   if permits <= 0 then
-    -- After a limit was lowered more than one has to lapse before the next.
+    -- After the limit was lowered more than one permit has to lapse before the next is given.
     rate_wait_ms = tonumber(redis.call('LINDEX', rate, permits - 1)) + RATE_WINDOW_MS - now
   end
   take_lanes = math.min(take_lanes, permits)
@@ -285,7 +286,7 @@ if take_lanes > 0 then
   local taken = redis.call('LPOP', ready, take_lanes)
   if taken then
     claimed = #taken
-    -- No lane is left waiting for a slot: what is here may be taken in longer runs, a call less often.
+    -- No lane is left waiting for a slot: what is here may be taken in longer runs, with fewer calls.
     if claimed < take_lanes and not permits then chunk = chunk * 4 end
     local epoch = next_epoch(tonumber(redis.call('HGET', epochs, 'last') or 0), now) - 1
     local deadlines, holder, keys, tiers, counts = {}, {}, {}, {}, {}
@@ -326,7 +327,7 @@ if take_lanes > 0 then
   end
 end
 
--- Who waits for a permit is counted once: those at the head of the list were counted before.
+-- A lane that waits for a permit is counted once: those at the head of the list were counted before.
 local limited, waits = tonumber(config[9] or 0), 0
 local still_limited = 0
 if permits then
@@ -339,7 +340,7 @@ if permits then
 end
 if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_limited) end
 
--- Work is left that this worker does not take: somebody idle may.
+-- Work is left that this worker does not take: an idle one may.
 if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed) then
   local left = redis.call('LLEN', ready)
   if left > 0 then
@@ -348,7 +349,7 @@ if not quiet and claimed == want and held + claimed < concurrency and (not permi
   end
 end
 
--- When somebody has to look again: who waits for a permit, or for the end of a lease or of a delay.
+-- When a worker has to look again: lanes wait for a permit, or for the end of a lease or of a delay.
 if permits and claimed == permits then
   rate_wait_ms = tonumber(redis.call('LINDEX', rate, -1)) + RATE_WINDOW_MS - now
 end
@@ -359,7 +360,7 @@ if place == 0 then
     local next_one = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if next_one[2] then new_due = math.min(new_due, tonumber(next_one[2]) + 1) end
   end
-  -- As long as what was promised is soon enough it stands: leases are renewed all the time.
+  -- A promise stands as long as it is soon enough: leases are renewed all the time.
   if new_due == math.huge then
     if look then redis.call('HDEL', settings, 'look') end
   else

@@ -3,13 +3,13 @@
 -- KEYS settings epochs away away_lane
 -- ARGV now_ms queue owner_epoch message …, in the order in which they were taken; four fields a message: tier lane key policy
 -- Returns 1, or 0 if a newer owner has been here
---   what is away already keeps its place, before those that are added, and is given its time anew
+--   what is away already keeps its place, before those that are added, and gets a new due time
 local settings, epochs, away, away_lane = unpack(KEYS)
 if tonumber(redis.call('HGET', epochs, 'q:' .. ARGV[2]) or 0) > tonumber(ARGV[3]) then return 0 end
 local FIELDS = 4
 local count = (#ARGV - 3) / FIELDS
 local config = redis.call('HMGET', settings, 'on_failure', 'clock')
--- When they are due in a pool that is unknown is not said: it follows no clock (`submit`).
+-- In a pool that is unknown no due time is noted: it follows no clock (`submit`).
 local due_ms = config[1] and pool_time(ARGV[1], config[2]) or 0
 
 local more, names, there = {}, {}, {}
@@ -33,7 +33,7 @@ for i = 1, count do
   end
 end
 for _, name in ipairs(names) do
-  -- First: Redis may be full, and then a queue must find an owner all the same. A script that has written may go on.
+  -- First: Redis may be full, and a queue must find an owner even then. A script that has written may go on.
   end_chance(away, away_lane, name)
   send_away(away, away_lane, name, 'RPUSH', more[name], due_ms)
 end

@@ -2,7 +2,7 @@
 -- WITH away
 -- KEYS away away_lane
 -- ARGV tier lane key instead …
---   instead: the key of the original, where it came with its copy and is new: it takes that one's place; else ''
+--   instead: the key of the original, if it came with its copy and is new: it takes the copy's place; else ''
 -- Returns 1
 local away, away_lane = unpack(KEYS)
 local lanes, names = {}, {}

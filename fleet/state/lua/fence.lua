@@ -1,13 +1,13 @@
--- fence: a queue's owner makes a pool refuse what an older owner, or an earlier call of his own, still submits.
+-- fence: a queue's owner makes a pool refuse what an older owner, or an earlier call of its own, still submits.
 -- KEYS epochs
 -- ARGV queue owner_epoch attempt
---   attempt: of this owner; what he submits is refused below it. 0 for one who has not submitted yet
+--   attempt: of this owner; what it submits under a lower one is refused. 0 for one that has not submitted yet
 -- Returns 1 if it stands, 0 if a newer owner has been here
 local epoch_of, attempt_of = 'q:' .. ARGV[1], 'n:' .. ARGV[1]
 local known = redis.call('HMGET', KEYS[1], epoch_of, attempt_of)
 local epoch, attempt = tonumber(known[1] or 0), tonumber(known[2] or 0)
 if epoch > tonumber(ARGV[2]) then return 0 end
--- Redis may be full, and then a queue must find an owner all the same: a script that has written may go on.
+-- Redis may be full, and a queue must find an owner even then: a script that has written may go on.
 redis.call('HDEL', KEYS[1], '')
 if epoch < tonumber(ARGV[2]) then
   attempt = 0

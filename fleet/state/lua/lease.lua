@@ -11,13 +11,13 @@ local is = redis.call('HMGET', lease, 'owner', 'epoch', 'deadline', 'ttl')
 local owner, epoch, deadline = is[1] or '', tonumber(is[2] or 0), tonumber(is[3] or 0)
 
 if verb == 'acquire' then
-  -- Further away than it ever was granted for: the clock stepped back. Its holder may live, but has no longer than that.
+  -- Further away than it was ever granted for: the clock stepped back. Its holder may live, but gets no more than that.
   local longest = tonumber(is[4] or ttl_ms)
   if deadline > now + longest then
     deadline = now + longest
     redis.call('HSET', lease, 'deadline', text(deadline))
   end
-  -- Asked again by its holder, the earlier grant's reply was lost: that grant is void.
+  -- If its holder asks again, the reply to the earlier grant was lost: that grant is void.
   if owner ~= '' and owner ~= name and deadline > now then
     return { 'held', text(epoch), owner, text(deadline - now) }
   end

@@ -1,8 +1,8 @@
 -- look: how pools are set and what they hold, read only.
 -- KEYS settings entries leases ready later
 -- ARGV pools
---   the KEYS of that many pools, one after the other: of one where there is a Cluster, of many on a single server
--- Returns of each pool in order {settings, held, leased, ready, later}
+--   the KEYS of that many pools, one after the other: of one pool in a Cluster, of many on a single server
+-- Returns for each pool in order {settings, held, leased, ready, later}
 --   settings: field value …; then numbers: its messages, and its lanes that are leased, ready, or wait
 local found = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -10,7 +10,7 @@ for i = 1, tonumber(ARGV[1]) do
   local settings, entries, leases, ready, later = unpack(KEYS, at, at + 4)
   local lanes = { 0, 0, 0 }
   local held = redis.call('HLEN', entries)
-  -- No lane is without messages.
+  -- A lane always has messages.
   if held > 0 then
     lanes = { redis.call('ZCARD', leases), redis.call('LLEN', ready), redis.call('ZCARD', later) }
   end

@@ -10,7 +10,7 @@ local function time_ms(passed)
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
--- The code of the pool that these settings are of: its channels are named by it.
+-- The code of the pool that has these settings. Its channels are named by it.
 local function code_of(settings)
   return string.match(settings, '^{p:(.*)}:settings$')
 end
@@ -55,7 +55,7 @@ local function head_of(record)
   return string.sub(record, 1, at - 1), string.sub(record, at + 1)
 end
 
--- Give up message ids, each that of the broker id beside it: another message may have it by now.
+-- Give up message ids, each only if the broker id beside it has it: another message may have it by now.
 local function free_apps(apps, ids, brokers)
   local gone = {}
   for i, held in ipairs(hmget_many(apps, ids)) do

@@ -1,7 +1,7 @@
--- publish_config: put a configuration in place for every process to follow; its publisher says so once pools are ready.
+-- publish_config: put a configuration in place for every process to follow; it is announced once pools are ready.
 -- KEYS config syncer
 -- ARGV now_ms epoch body
---   epoch: of the syncers' lead, '' where nobody else publishes
+--   epoch: of the syncers' lead, '' if no other process publishes
 -- Returns {`stale`, 0} under another epoch than the lead's, else {revision, 1 if it is new or 0 if this very
 --   configuration is in place}
 local config, syncer = KEYS[1], KEYS[2]

@@ -1,4 +1,4 @@
--- purge: throw away what some lanes of a queue of our own hold up to a number, shown or not, so many messages a call.
+-- purge: throw away messages of some lanes of a queue of our own, up to a number, shown or not, so many in one call.
 -- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms bound most lane …

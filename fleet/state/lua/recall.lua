@@ -1,9 +1,9 @@
--- recall: take back what a pool holds of one queue, a page of lanes a call, but for those that are leased.
+-- recall: take back what a pool holds of one queue, except in lanes that are leased; a page of lanes in one call.
 -- WITH rest away
 -- KEYS ready later in_place entries high tries away away_lane regular_lane high_lane
 -- ARGV queue most at
---   most: lanes to look at; at: '' for those that are ready, from the head of the list, where those that stay go to its
---   end; else a place among those that wait for a time, from which on
+--   most: lanes to look at; at: '' for those that are ready, from the head of the list (those that stay go to its end);
+--   else from which place on among those that wait for a time
 -- Returns {lanes looked at, how many of them stay, broker_id token …}, the messages in the order of each lane
 local ready, later, in_place, entries, high, tries, away, away_lane, regular_lane, high_lane = unpack(KEYS)
 local queue, most, at = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -13,7 +13,7 @@ local answer, gone = { 0, 0 }, {}
 -- Redis may be full, and this frees: a script that has written may go on.
 redis.call('HDEL', entries, '')
 
--- Takes this queue's messages out of one list. Where later ones of the lane are away, these are now too, before them.
+-- Takes this queue's messages out of one list. If later ones of the lane are away, these are now too, before them.
 local function take_out(list, name)
   local keys = redis.call('LRANGE', list, 0, -1)
   local values = hmget_many(entries, keys)
@@ -39,7 +39,7 @@ local function take_out(list, name)
   end
 end
 
--- True where the lane has messages of other queues left.
+-- True if the lane has messages of other queues left.
 local function visit(lane)
   take_out(high_lane .. lane, 'h' .. lane)
   if redis.call('EXISTS', high_lane .. lane) == 0 then redis.call('SREM', high, lane) end

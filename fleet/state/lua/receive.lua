@@ -2,7 +2,7 @@
 -- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms most visibility_ms per_lane
---   per_lane: of one group no more than this, or than its part of what is asked for if that is more
+--   per_lane: no more than this of one group, or than its part of what is asked for if that is more
 -- Returns {due_ms, message …}, four fields a message: number group count body
 --   due_ms: when something is shown again, '' if nothing will; a group gives its messages up to its first hidden one
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)

@@ -1,11 +1,11 @@
--- report: copy outcomes from an outbox to their queue's settled list; saying it twice changes nothing.
+-- report: copy outcomes from an outbox to their queue's settled list; idempotent.
 -- KEYS tracked apps settled dead
 -- ARGV queue broker_id token verdict …
 --   verdict: `a`, or `n` and the delay in ms, or `p` and a letter: acked, and put aside with the dead
 -- Returns how many were new
 local tracked, apps, settled, dead = unpack(KEYS)
 local DEAD_KEPT = 10000
-redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in freeing: be past its check
+redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in freeing: get past its check
 
 local brokers = {}
 for i = 2, #ARGV, 3 do brokers[#brokers + 1] = ARGV[i] end
@@ -17,7 +17,7 @@ for i, broker in ipairs(brokers) do
   if records[i] and not seen[broker] then
     local handle, kept = head_of(records[i])
     local mark = token .. SEP .. 't' .. SEP
-    -- Another token: the same message, taken from the source again since. Another state: said before.
+    -- Another token: the same message, taken from the source again since. Another state: copied before.
     if string.sub(kept, 1, #mark) == mark then
       local tail = string.sub(kept, #mark + 1)
       seen[broker] = true

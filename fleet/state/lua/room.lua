@@ -7,7 +7,7 @@ local settings, entries = unpack(KEYS)
 local config = redis.call('HMGET', settings, 'capacity', 'draining', 'waiting')
 if not config[1] or config[2] then return 0 end
 local room = math.max(0, tonumber(config[1]) - redis.call('HLEN', entries))
--- Of several who wait the most modest decides: all are told, and ask again.
+-- If several wait, the one that needs least decides: all are told, and ask again.
 if ARGV[1] ~= '' and room < tonumber(ARGV[1]) and tonumber(ARGV[1]) < tonumber(config[3] or math.huge) then
   redis.call('HSET', settings, 'waiting', ARGV[1])
 end

@@ -2,7 +2,7 @@
 -- WITH queue_time
 -- KEYS state bodies hidden ready due counts seen group_list
 -- ARGV now_ms dedup_ms producer epoch message …, four fields a message: group dedup_id delay_ms body
---   producer, epoch: '' or who may send only while nobody with a higher epoch has; group, dedup_id: '' for none
+--   producer, epoch: '' or a name, refused once it has sent with a higher epoch; group, dedup_id: '' for none
 -- Returns {tag, accepted …}
 --   tag: `ok`, or `stale`: a newer epoch of this producer has sent, nothing was taken
 --   accepted: for each message its number, 0 if its dedup id was seen before
@@ -50,7 +50,7 @@ for i = 1, count do
       unshown[#unshown + 1], unshown[#unshown + 2] = seq, 0
     end
     if group == '' then
-      -- It holds nobody and is held by nobody: a lane of its own, without a list.
+      -- It holds back nothing, and nothing holds it back: a lane of its own, without a list.
       local to = delay_ms > 0 and waiting or shown
       to[#to + 1], to[#to + 2] = delay_ms > 0 and now + delay_ms or seq, '\30' .. seq
     else

@@ -5,7 +5,7 @@
 --   known: the last token that `track` gave this owner
 -- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else
 -- {`ok`, broker_id token verdict handle …}
---   handle: '' where the message is not tracked under that token any more
+--   handle: '' if the message is not tracked under that token any more
 local owner, tracked, settled = unpack(KEYS)
 local refused = refusal(owner, ARGV[1], ARGV[2])
 if refused then return { refused } end

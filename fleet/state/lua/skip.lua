@@ -1,4 +1,4 @@
--- skip: put the message at the head of a lane aside, unless somebody delivers it now.
+-- skip: put the message at the head of a lane aside, unless a worker delivers it now.
 -- WITH rest wake clock
 -- KEYS settings ready entries leases owners later in_place high tries outboxes outbox regular_lane high_lane
 -- ARGV now_ms operator lane key value letter
@@ -23,7 +23,7 @@ redis.call('LPOP', list)
 redis.call('HDEL', entries, key)
 redis.call('HDEL', tries, key, SEP .. lane)
 if is_high and redis.call('EXISTS', list) == 0 then redis.call('SREM', high, lane) end
--- Who held a lease that lapsed is refused from here on, as if the lane had been claimed.
+-- The holder of a lease that lapsed is refused from here on, as if the lane had been claimed.
 if deadline then
   redis.call('ZREM', leases, lane)
   redis.call('HDEL', owners, lane)

@@ -2,11 +2,12 @@
 -- WITH rest away clock wake
 -- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_lane high_lane
 -- ARGV now_ms queue owner_epoch attempt share full_ms grace_ms entry …, five fields an entry: key lane tier batch value
---   attempt: below the one that the owner fenced (`fence.lua`) it is a call that he gave up; full_ms: after which what does not fit comes again; grace_ms: how much later than expected what is away may come
+--   attempt: if below the one that the owner fenced (`fence.lua`), this is a call that it gave up
+--   full_ms: after how long what does not fit comes again; grace_ms: how much later than expected what is away may come
 -- Returns {tag, accepted, room, cascaded, behind}
 --   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or attempt
 --   accepted: how many from the front were taken (or were held already); the rest did not fit
---   cascaded: indices of those whose batch and lane has failed meanwhile, not taken
+--   cascaded: indices of those whose batch has failed in their lane meanwhile, not taken
 --   behind: index ms …, of those not taken because older messages of their lane are away, or because their lane waits
 --   in place and has its share of the pool; they may come again after that
 local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_lane,
@@ -14,7 +15,7 @@ local settings, ready, entries, leases, later, in_place, high, failed, epochs, a
 local queue, owner_epoch, attempt, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local full_ms, grace_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIELDS = 5
-local LEAST_MS = 1000 -- who comes too early comes again soon, and not at once for ever
+local LEAST_MS = 1000 -- what comes too early comes again soon, but not over and over at once
 local count = (#ARGV - 7) / FIELDS
 
 local config = redis.call('HMGET', settings, 'concurrency', 'capacity', 'draining', 'paused', 'promised',
@@ -30,7 +31,7 @@ if owner_epoch < known or given_up then return { 'stale', 0, 0, {}, {} } end
 
 -- What is away ------------------------------------------------------------------------------------
 
--- Of each lane and tier in this call: the keys that are away, from `at` on, and what this call adds to them.
+-- For each lane and tier in this call: the keys that are away, from `at` on, and what this call adds to them.
 local marks, names = {}, {}
 local any_away = redis.call('EXISTS', away) == 1
 local any_marks = any_away
@@ -40,13 +41,13 @@ local function mark_of(name)
   if mark == nil then
     mark = { at = 1, keys = {}, due = now }
     local due = any_away and redis.call('ZSCORE', away, name)
-    -- What comes to a pool that is unknown says nothing of when: see below.
+    -- In a pool that is unknown no due time counts: see below.
     local late = config[1] and due and now > tonumber(due) + grace_ms
     local since = late and tonumber(redis.call('ZSCORE', away, second_chance(name)) or 0) or 0
     if due then
       mark.keys = redis.call('LRANGE', away_lane .. name, 0, -1)
       mark.late, mark.known = late, {}
-      -- One that was given before what is due now was put off is over.
+      -- A second chance from before the due time was put off is over.
       mark.since = late and since > tonumber(due) + grace_ms
       if mark.since then
         for _, key in ipairs(redis.call('SMEMBERS', away_lane .. second_chance(name))) do mark.known[key] = true end
@@ -130,8 +131,8 @@ local function write_marks()
 end
 
 if not config[1] then
-  -- Whoever is configured next under this code gets them in their order. When they are due is not said: a pool that is
-  -- unknown follows no clock, and by one that has stepped back since it would be in an hour.
+  -- The pool that is configured next under this code gets them in their order. No due time is noted: a pool that is
+  -- unknown follows no clock, and after a clock stepped back by an hour they would only be due in an hour.
   note_refused(1, 'hold', 0)
   for _, name in ipairs(names) do
     if marks[name].before == 0 then marks[name].due = 0 end
@@ -154,7 +155,7 @@ local held = redis.call('HLEN', entries)
 -- Lanes that rest, and what of this call would join them.
 local at_rest, rests, resting_now = {}, redis.call('EXISTS', in_place) == 1, 0
 if rests then resting_now = resting(in_place) end
--- A share that cannot fit would be refused for ever, and what rests may rest for long.
+-- A share that cannot fit would be refused for ever, as what rests may rest for long.
 share = math.max(1, math.min(share, most - resting_now))
 local function resting_lane(lane)
   local resting = at_rest[lane]
@@ -174,7 +175,7 @@ for first = 1, count, share do
   for i = first, last do keys[#keys + 1] = ARGV[7 + (i - 1) * FIELDS + 1] end
   local there = redis.call('HMGET', entries, unpack(keys))
   local share_fresh, share_cascaded, share_behind, seen, back, grown = {}, {}, {}, {}, {}, {}
-  local share_away = {} -- noted once the share is taken: refused, all of it is noted in its order
+  local share_away = {} -- noted once the share is taken: if it is refused, all of it is noted in its order
   local held_back = {} -- lanes of which something waits: what comes after it in this share waits as well
   for i = first, last do
     local key = keys[i - first + 1]
@@ -208,7 +209,7 @@ for first = 1, count, share do
       end
     end
   end
-  -- What the pool holds already is accepted, also beyond a capacity that was lowered since.
+  -- What the pool holds already is accepted, even beyond a capacity that was lowered since.
   if #share_fresh > 0 and held + #share_fresh > most then
     for _, resting in ipairs(grown) do resting.more = resting.more - 1 end
     note_refused(first, config[7], now + full_ms)
@@ -252,7 +253,7 @@ if #fresh > 0 then
     end
   end
   -- A lane with messages is in exactly one of ready, leases and later. It enters ready here only if
-  -- both its lists were empty and nobody leases it still.
+  -- both its lists were empty and no worker leases it still.
   local idle = {}
   local any_high = redis.call('EXISTS', high) == 1
   for from = 1, #begun, 1000 do

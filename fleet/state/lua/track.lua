@@ -3,9 +3,9 @@
 -- KEYS owner tracked apps
 -- ARGV now_ms owner_epoch known message …, seven fields a message: broker_id message_id pool lane handle mark order
 --   known: the last token that this owner was given, '0' for none
---   mark: of what it asks for; one of the same message id that asks for something else is no copy
---   order: kept for who has to have it come again (`expect`)
--- Returns {`stale`} for an older owner, {`forgot`} where that token is not known here, else {`ok`, token, last, verdict …},
+--   mark: of its target; a message with the same id and another mark is not a copy
+--   order: kept for an owner that has to have it come again (`expect`)
+-- Returns {`stale`} for an older owner, {`forgot`} if that token is not known here, else {`ok`, token, last, verdict …},
 -- one verdict for each message; last: the last token that the owner was given, this call's among them
 --   n: tracked, submit it; the first has that token, each further one the next; r: here already, its handle was
 --   replaced; q: another copy of a message in flight, ack it; a<token>: settled as ack before, ack it

@@ -1,10 +1,10 @@
 -- untrack: forget messages, each known by its token.
 -- KEYS owner tracked apps delayed
 -- ARGV now_ms owner_epoch only most broker_id token …
---   only: '' or the state they must be in, `t` for those that no pool has settled; token: followed by SEP delay_ms where
---   its source hides one that is given back and nobody else can be asked; most: so many of these are remembered
+--   only: '' or the state they must be in, `t` for those that no pool has settled; token: followed by SEP delay_ms if
+--   its source hides what is given back and cannot be looked into; most: so many of these are remembered
 -- Returns {`stale`} for an older owner, else {`ok`, broker_id handle …}, those that were forgotten
---   handle: the newest: what was redelivered since the caller last looked is given back under no other
+--   handle: the newest; what was redelivered since the caller last looked cannot be given back under an older one
 local owner, tracked, apps, delayed = unpack(KEYS)
 if redis.call('HGET', owner, 'epoch') ~= ARGV[2] then return { 'stale' } end
 local only, most = ARGV[3], tonumber(ARGV[4])
@@ -42,7 +42,7 @@ free_apps(apps, free, whose)
 if #hidden > 0 then
   call_many('ZADD', delayed, hidden, 2)
   redis.call('ZREMRANGEBYSCORE', delayed, '-inf', text(now))
-  -- Those that come back first make room: they are found by whoever polls the queue.
+  -- Those that come back first make room: the next polls of the queue find them.
   redis.call('ZREMRANGEBYRANK', delayed, 0, -most - 1)
   if redis.call('PTTL', delayed) < longest then redis.call('PEXPIRE', delayed, text(longest)) end
 end

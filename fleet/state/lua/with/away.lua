@@ -1,4 +1,4 @@
--- away: what of a lane went back to a source that holds no groups, in its order. Nothing newer goes before it.
+-- away: what went back of a lane to a source that holds no groups, in its order. Nothing newer goes before it.
 
 local AWAY_TTL_MS = 86400000 -- of what is never asked for again
 local AWAY_MOST = 10000 -- of one lane; beyond that newer ones wait all the same, and are not told apart
@@ -9,15 +9,15 @@ local function holds(policy, on_failure)
   return policy == 'hold' or policy == 'park'
 end
 
--- Whether a message that goes back must come again before any newer one: its source does not see to that itself.
+-- Whether a message that goes back must come again before any newer one, as its source does not see to that itself.
 local function keeps_order(lane, value, on_failure)
   if string.sub(lane, 1, 1) == '\30' then return false end -- it asks for no order
   if string.match(value, '^[^\31]*\31[^\31]*\31[^\31]*\31([^\31]*)') ~= '0' then return false end
   return holds(string.match(value, '([^\31]*)$'), on_failure)
 end
 
--- Beside the name of a lane in `away`: since when what is late of it is given a second time to come. A clock that
--- stepped forward would make everything late at once. Under that name its lane has a set, too: what came meanwhile.
+-- The name beside that of a lane in `away`: since when its late messages have a second chance to come. A clock that
+-- stepped forward would make everything late at once. A set with that name holds what came meanwhile.
 local function second_chance(name)
   return 'x' .. name
 end

@@ -1,9 +1,9 @@
--- clock: what a pool has scored by a clock that has stepped back since (a correction, a failover to a server behind).
+-- clock: times that a pool noted by a clock that has stepped back since (a correction, a failover to a server behind).
 
-local STEP_MS = 1000 -- less is no step: clocks are slewed by that, and a note of the time a second is enough
+local STEP_MS = 1000 -- less is not a step: clocks are slewed by that much, and to note the time once a second is enough
 
--- The time by which a pool's scores count. Who writes one before the next exchange follows a step back must write it by
--- the clock from before: with all others it is moved by the step then.
+-- The time by which a pool's scores count. A script that writes one after a step back, before the next exchange follows
+-- it, must write it by the clock from before: that exchange moves it by the step, with all others.
 local function pool_time(passed, seen)
   return math.max(time_ms(passed), tonumber(seen or 0))
 end

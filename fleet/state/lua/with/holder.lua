@@ -1,5 +1,5 @@
--- holder: who has the lease on a lane, and of which tier. An epoch alone does not say who: Redis gives the same one
--- again where its clock stepped back and a failover then lost the last writes.
+-- holder: which worker has the lease on a lane, and of which tier. An epoch alone does not say which: Redis gives the
+-- same one again if its clock stepped back and a failover then lost the last writes.
 
 local function holder_of(epoch, tier, worker)
   return text(epoch) .. SEP .. tier .. SEP .. worker

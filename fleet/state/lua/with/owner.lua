@@ -1,4 +1,4 @@
--- owner: whether a queue's owner may go on: the newest there is, of a queue that remembers what it was told.
+-- owner: whether a queue's owner may go on: it is the newest there is, and Redis still knows what it told this owner.
 
 -- nil, and the last token that was given; or `stale` for an older owner, or `forgot` for one that was given the token
 -- `known` by a Redis whose last writes were lost. What was tracked in them is out at the source, and tracked nowhere.

@@ -1,7 +1,7 @@
--- queue_time: a queue of our own has a time of its own, which goes with Redis's clock and never back.
+-- queue_time: a queue of our own has a time of its own, which goes forward with Redis's clock and never back.
 
--- The time now, and whether it has to be noted (`note_queue_time`). What is hidden until a time would else be hidden for
--- as long as the clock was ahead when that was said.
+-- The time now, and whether it has to be noted (`note_queue_time`). By Redis's clock alone, a message that is hidden
+-- until a time would stay hidden longer by as much as the clock steps back.
 local function queue_time(state, passed)
   local is = redis.call('HMGET', state, 'clock', 'ahead')
   local seen, ahead = tonumber(is[1] or 0), tonumber(is[2] or 0)

@@ -3,7 +3,7 @@
 local LANE_SHARE = 4 -- a lane that rests keeps at most this part of the pool's capacity
 local REST_SHARE = 2 -- and all that rest together this part: the others need room too
 
--- How many messages rest. Beside the lanes, under a name that none can have, stands their sum.
+-- How many messages rest. Their sum stands beside the lanes, under a name that no lane can have.
 local function resting(in_place)
   return tonumber(redis.call('HGET', in_place, SEP) or 0)
 end
