@@ -16,11 +16,11 @@ from coordinator.rounds import Rounds
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet.alarms import Alarms
 from fleet.clock import Clock
-from fleet.config import MIN_CAPACITY
+from fleet.config.router import MIN_CAPACITY
+from fleet.config.settings import Settings
 from fleet.lease import Lease
 from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life
-from fleet.settings import Settings
 from fleet.state.connect import Client
 from fleet.state.keys import CHANGED_CHANNEL, ROOM_CHANNEL, SETTLED_CHANNEL, FleetKeys
 from fleet.state.registry import Registry

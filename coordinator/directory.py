@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fleet.config import QueueConfig, RouterConfig, parse_router_config
+from fleet.config.router import QueueConfig, RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
 from fleet.state.registry import Registry

@@ -16,7 +16,7 @@ from coordinator.phantoms import Patrol
 from coordinator.spread import Spread
 from coordinator.submit import Submitter
 from coordinator.takeover import take_over
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.errors import Disordered, SourceUnavailable
 from fleet.lease import Lease
 from fleet.sources.base import Asking, Source

@@ -10,8 +10,8 @@ import uvloop
 from coordinator.coordinator import Coordinator
 from fleet import failpoint
 from fleet.clock import SystemClock
+from fleet.config.settings import Settings
 from fleet.process import Identity, Life, tame_collector
-from fleet.settings import Settings
 from fleet.state.connect import connected
 
 log = logging.getLogger("fleet.coordinator")

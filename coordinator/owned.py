@@ -12,7 +12,7 @@ import msgspec
 
 from coordinator.duties import Duties, found_in_disorder
 from coordinator.parts import Parts
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.errors import FleetError, SourceUnavailable, StateError
 from fleet.lease import Lease
 from fleet.sources.base import Source

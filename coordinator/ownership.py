@@ -19,7 +19,7 @@ from coordinator.fair_share import Surplus, coordinators_of, fair_share
 from coordinator.owned import Owned
 from coordinator.parts import Parts
 from coordinator.setbacks import Setbacks
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.errors import Fenced, FleetError, StateError, StateUnavailable
 from fleet.lease import Lease
 from fleet.sources.open import OpenSource, open_source

@@ -10,7 +10,7 @@ from coordinator.directory import Directory
 from coordinator.outboxes import Outboxes
 from fleet.alarms import Alarms
 from fleet.clock import Clock
-from fleet.config import MIN_CAPACITY
+from fleet.config.router import MIN_CAPACITY
 from fleet.errors import StateError
 from fleet.state import observe
 from fleet.state.connect import Client

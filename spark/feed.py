@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fleet.config.settings import Settings
 from fleet.errors import Fenced, FleetError, InvalidConfig, SparkGone
 from fleet.jobs.app_key import app_key
 from fleet.jobs.store import JobStore, open_store
-from fleet.settings import Settings
 from fleet.sources.open import adapter_of
 from fleet.words import number
 from spark.cluster import end_with_spark_submit, is_local, submitted

@@ -11,11 +11,11 @@ import uvloop
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
+from fleet.config.settings import Settings
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
 from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
-from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings

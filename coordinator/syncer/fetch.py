@@ -7,7 +7,7 @@ from pathlib import Path
 
 import requests
 
-from fleet.config import shown_uri
+from fleet.config.router import shown_uri
 from fleet.errors import InvalidConfig
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from coordinator.syncer.publish import RevisionPublisher
 from coordinator.syncer.sync import Published
 from fleet.clock import Clock
-from fleet.config import RouterConfig, parse_router_config
-from fleet.config_difference import difference
+from fleet.config.difference import difference
+from fleet.config.router import RouterConfig, parse_router_config
 from fleet.errors import Fenced, InvalidConfig, StateError
 from fleet.lease import Lease
 from fleet.state.registry import Registry

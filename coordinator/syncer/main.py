@@ -8,10 +8,10 @@ import uvloop
 
 from coordinator.syncer.sync import RetryPolicy
 from coordinator.syncer.syncer import Syncer
-from fleet import config_sources
 from fleet.clock import SystemClock
+from fleet.config import sources as config_sources
+from fleet.config.settings import Settings
 from fleet.process import Identity, Life
-from fleet.settings import Settings
 from fleet.state.connect import connected
 
 log = logging.getLogger("fleet.syncer")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from fleet.config import PoolConfig, RouterConfig, canonical
+from fleet.config.router import PoolConfig, RouterConfig, canonical
 from fleet.errors import StateUnavailable
 from fleet.state.connect import Client
 from fleet.state.known_pools import mark_of

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from coordinator.syncer.fetch import fetch
 from fleet.clock import Clock
-from fleet.config import RouterConfig, canonical, merge, parse_router_config, shown_uri
+from fleet.config.router import RouterConfig, canonical, merge, parse_router_config, shown_uri
 from fleet.errors import FleetError, InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
 from fleet.waiting import happens

@@ -11,11 +11,11 @@ from coordinator.syncer.publish import RevisionPublisher
 from coordinator.syncer.sync import RetryPolicy, Severity, Sync
 from coordinator.syncer.validate import Validator
 from fleet.clock import Clock
+from fleet.config.settings import Settings
 from fleet.errors import FleetError
 from fleet.lease import Lease
 from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life
-from fleet.settings import Settings
 from fleet.sources.check import haste_of
 from fleet.state.connect import Client
 from fleet.state.keys import CHANGED_CHANNEL, FleetKeys

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from fleet.config import QueueConfig, RouterConfig
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.errors import StateError
 from fleet.sources.check import problem_of
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import click
 
 from fleet import logs
+from fleet.config.settings import RedisSettings, Settings, load
 from fleet.errors import FleetError, NotUp, StateUnavailable
 from fleet.local.embedded_redis import find_running
-from fleet.settings import RedisSettings, Settings, load
 from fleet.sources.base import Surroundings
 from fleet.sources.open import surround
 from fleet.state.connect import check_url

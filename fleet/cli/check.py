@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from fleet import config_sources
 from fleet.cli.base import Command, Group, ask, example, fetch_config, json_option, settings_without_redis
 from fleet.cli.table import show_json
+from fleet.config import sources as config_sources
 from fleet.errors import InvalidConfig
 from fleet.local.doctor import Finding, examine
 from fleet.operate.verify import verify as verify_journals

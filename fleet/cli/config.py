@@ -12,7 +12,7 @@ from fleet.cli.check import config
 from fleet.cli.pool import fleet_of
 from fleet.cli.reading import reading
 from fleet.cli.table import show_json
-from fleet.config import parse_router_config, redacted
+from fleet.config.router import parse_router_config, redacted
 from fleet.errors import FleetError
 from fleet.state.registry import ConfigRevision, Registry
 from fleet.state.reload import Reloaded

@@ -18,10 +18,10 @@ import click
 from fleet import failpoint
 from fleet.cli.base import Command, Group, become, example, json_option, settings_of, settings_without_redis
 from fleet.cli.screen import Screen
+from fleet.config.settings import Settings
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.store import open_store
 from fleet.local.pipeline import why_not
-from fleet.settings import Settings
 
 if TYPE_CHECKING:
     from spark.feed import Feed, Totals

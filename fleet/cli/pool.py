@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import click
 
 from fleet.cli.base import Group, ask, example, settings_of
-from fleet.config import MAX_NUMBER
+from fleet.config.router import MAX_NUMBER
 from fleet.errors import FleetError
 from fleet.state import groups
 from fleet.state.connect import Client, connected

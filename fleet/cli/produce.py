@@ -13,6 +13,7 @@ import click
 
 from fleet.cli.base import Command, ask, example, settings_of, settings_without_redis
 from fleet.cli.table import tell_some
+from fleet.config.settings import Settings
 from fleet.errors import NotUp, StateError
 from fleet.operate.journal import Journal
 from fleet.operate.send import (
@@ -33,7 +34,6 @@ from fleet.operate.send import (
 from fleet.operate.send import (
     send as send_drafts,
 )
-from fleet.settings import Settings
 from fleet.sources.open import adapter_of
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from fleet.config.settings import Settings
 from fleet.errors import InvalidConfig
-from fleet.settings import Settings
 
 FILE = "app.key"
 _BLOCK_BYTES = 64

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, text
 
+from fleet.config.settings import Settings
 from fleet.errors import InvalidConfig, JobStoreError, JobStoreUnavailable
-from fleet.settings import Settings
 
 FILE = "jobs.db"
 BUSY_TIMEOUT_S = 10.0

@@ -8,9 +8,9 @@ from pathlib import Path
 from sqlalchemy import Case, Engine, case, func, inspect, or_, select
 
 from fleet.clock import Clock
+from fleet.config.settings import Settings
 from fleet.jobs.database import database_url, open_engine, reading
 from fleet.jobs.schema import dispatch_jobs
-from fleet.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

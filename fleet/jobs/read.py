@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from fleet.config import nearest
+from fleet.config.router import nearest
 from fleet.delivery.origin import origin_of
 from fleet.errors import InvalidJob
 from fleet.jobs.records import (

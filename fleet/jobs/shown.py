@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fleet.config import shown_uri
+from fleet.config.router import shown_uri
 from fleet.jobs.records import Attempt, Event, Job, Subscription
 from fleet.words import utc
 

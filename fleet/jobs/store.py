@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fleet.clock import Clock, SystemClock
+from fleet.config.settings import Settings
 from fleet.jobs import schema
 from fleet.jobs.database import database_url, open_engine, reading, translated, writing
 from fleet.jobs.decide import Verdict, decide
@@ -54,7 +55,6 @@ from fleet.jobs.records import (
 from fleet.jobs.rising import Rising, begins_its_jobs
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs, events, subscriptions
 from fleet.outcome import Delivered, Outcome
-from fleet.settings import Settings
 from fleet.sources import ulid
 
 MARGIN_MS = 15_000

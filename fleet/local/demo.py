@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fleet.config.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
 from fleet.errors import FleetError, InvalidConfig
 from fleet.jobs.records import NewEvent, Subscription
 from fleet.local import pipeline
@@ -32,7 +33,6 @@ from fleet.local.up import environment_for, programs, until_ready
 from fleet.local.up_feed import feed_program
 from fleet.operate.journal import End, Journal
 from fleet.operate.verify import Judgement, verify
-from fleet.settings import ConfigSettings, DatabaseSettings, RedisSettings, ServerSettings, Settings
 from fleet.sources import ulid
 from fleet.sources.base import Surroundings
 from fleet.sources.open import open_source

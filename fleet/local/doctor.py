@@ -15,13 +15,13 @@ from typing import Literal
 
 import pycurl
 
-from fleet import config_sources
-from fleet.config import RouterConfig, parse_router_config
-from fleet.config_difference import difference
-from fleet.config_sources import Fetch
+from fleet.config import sources as config_sources
+from fleet.config.difference import difference
+from fleet.config.router import RouterConfig, parse_router_config
+from fleet.config.settings import Settings
+from fleet.config.sources import Fetch
 from fleet.errors import FleetError
 from fleet.local.embedded_redis import find_executable, find_running
-from fleet.settings import Settings
 from fleet.sources.check import haste_of
 from fleet.state import observe
 from fleet.state.connect import connected

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from fleet.config import RouterConfig
-from fleet.settings import Settings
+from fleet.config.router import RouterConfig
+from fleet.config.settings import Settings
 
 
 def why_not(environment: Mapping[str, str]) -> str:

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleet.config import RouterConfig
+from fleet.config.router import RouterConfig
+from fleet.config.settings import Settings
 from fleet.errors import StateError
 from fleet.local import pipeline
 from fleet.local.supervise import Program, Supervisor, fleet_command
 from fleet.operate.views import configuration
-from fleet.settings import Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.url import safe_url

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fleet.config import QueueConfig, RouterConfig
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_POOL, decode

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from fleet.config import RouterConfig, shown_uri
+from fleet.config.router import RouterConfig, shown_uri
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_GROUP, Message, encode
 from fleet.sources.base import Outgoing, Unsent, Unsure

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from fleet.config import QueueConfig, RouterConfig, shown_uri
+from fleet.config.router import QueueConfig, RouterConfig, shown_uri
 from fleet.message import DEFAULT_GROUP
 from fleet.operate import dead_letters, explain_delivery, explain_source, explain_unseen, views
 from fleet.operate.explanation import Explanation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.config import QueueConfig, RouterConfig
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.delivery.origin import origin_of
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_POOL

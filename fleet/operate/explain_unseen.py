@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.operate.explanation import Explanation
 from fleet.operate.views import AskDepths
 from fleet.state.connect import Client

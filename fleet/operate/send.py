@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from fleet.config import RouterConfig, parse_router_config
+from fleet.config.router import RouterConfig, parse_router_config
+from fleet.config.settings import Settings
 from fleet.errors import FleetError, InvalidConfig, InvalidMessage, NotUp, SourceError, SourceUnavailable
 from fleet.message import DEFAULT_POOL, Message, decode
 from fleet.operate.journal import Journal
-from fleet.settings import Settings
 from fleet.sources import ulid
 from fleet.sources.base import Outgoing, Publisher, Unsent, Unsure
 from fleet.sources.open import open_publisher

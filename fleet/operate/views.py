@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.config import QueueConfig, RouterConfig, parse_router_config
+from fleet.config.router import QueueConfig, RouterConfig, parse_router_config
 from fleet.errors import FleetError
 from fleet.metrics.counters import Counts, Key
 from fleet.sources.base import Depth

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fleet.config import MAX_NUMBER
+from fleet.config.router import MAX_NUMBER
 from fleet.server import context
 from fleet.server.answers import Json, log, only_fields, read_json, whole_number
 from fleet.state.operate import NO_RATE, PoolByHand

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fleet.clock import Clock
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.operate.views import AskDepths, DepthNow, queue_depths
 from fleet.sources.open import adapter_for
 

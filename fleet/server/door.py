@@ -8,8 +8,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fleet.config.settings import ServerSettings
 from fleet.errors import FleetError, InvalidConfig
-from fleet.settings import ServerSettings
 
 Role = Literal["viewer", "operator"]
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.config.settings import Settings
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import Rules
@@ -14,7 +15,6 @@ from fleet.jobs.app_key import app_key
 from fleet.jobs.store import open_store
 from fleet.processing.process import AT_ONCE, THREADS, Processor
 from fleet.processing.signers import JobSigners
-from fleet.settings import Settings
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 

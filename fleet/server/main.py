@@ -7,10 +7,10 @@ import logging
 import uvloop
 
 from fleet.clock import SystemClock
+from fleet.config.settings import Settings
 from fleet.process import Identity, Life, tame_collector
 from fleet.server.door import Tokens, listen
 from fleet.server.server import Server
-from fleet.settings import Settings
 from fleet.state.connect import connected
 
 log = logging.getLogger("fleet.server")

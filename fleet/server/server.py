@@ -9,6 +9,7 @@ from typing import Any
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.config.settings import Settings
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.egress import egress_rules
 from fleet.errors import StateError
@@ -27,7 +28,6 @@ from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
 from fleet.server.uvicorn_server import UvicornServer
-from fleet.settings import Settings
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL

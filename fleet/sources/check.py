@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.errors import FleetError, InvalidConfig
 from fleet.sources.base import Checked
 from fleet.sources.open import OpenSource, adapter_for, open_source

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from fleet.config import CAPACITY_PER_SLOT, MIN_CAPACITY
+from fleet.config.router import CAPACITY_PER_SLOT, MIN_CAPACITY
 from fleet.state.connect import Client
 from fleet.state.entry import Entry, outbox_item, park
 from fleet.state.keys import PoolKeys

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fleet.config import shown_uri
+from fleet.config.router import shown_uri
 from fleet.errors import InvalidMessage, SourceUnavailable, StateError
 from fleet.jobs.app_key import token_maker
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine, func, select
 
+from fleet.config.settings import Settings
 from fleet.errors import FleetError
 from fleet.jobs.database import reading
 from fleet.jobs.schema import dispatch_attempts, dispatch_jobs
 from fleet.jobs.store import open_store
-from fleet.settings import Settings
 from spark.report.findings import NOTHING, STEPS_MS, Findings, step_for
 from spark.report.page import write_page
 from spark.report.plots import draw

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
+from fleet.config.settings import FeedSettings
 from fleet.errors import FleetError, SparkGone
-from fleet.settings import FeedSettings
 from spark.lead import Lead
 from spark.session import Spark
 from spark.sources import store

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet.config import effective_capacity
+from fleet.config.router import effective_capacity
 from fleet.state.connect import connected
 from fleet.state.entry import Entry
 from fleet.state.keys import PoolKeys, QueueKeys

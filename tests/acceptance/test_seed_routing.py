@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from fleet.config import effective_capacity
+from fleet.config.router import effective_capacity
 from fleet.errors import SourceUnavailable
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received

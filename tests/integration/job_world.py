@@ -13,7 +13,7 @@ from sqlalchemy import update
 from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
 from fleet.clock import Clock
-from fleet.config import PoolConfig, RouterConfig
+from fleet.config.router import PoolConfig, RouterConfig
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules

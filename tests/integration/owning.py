@@ -19,7 +19,7 @@ from coordinator.rooms import Rooms
 from coordinator.rounds import Rounds
 from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
-from fleet.config import parse_router_config
+from fleet.config.router import parse_router_config
 from fleet.errors import SourceUnavailable
 from fleet.lease import Lease
 from fleet.operate import views

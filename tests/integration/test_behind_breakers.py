@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleet.config import RouterConfig, parse_router_config
+from fleet.config.router import RouterConfig, parse_router_config
 from fleet.operate import behind_breakers
 from fleet.operate.behind_breakers import blocked
 from fleet.sources.base import Outgoing, Surroundings

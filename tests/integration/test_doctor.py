@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.settings import RedisSettings, Settings
 from fleet.errors import StateUnavailable
 from fleet.local.doctor import examine
-from fleet.settings import RedisSettings, Settings
 from fleet.state.connect import connected
 from fleet.state.registry import Registry
 from fleet.state.writes import refusal

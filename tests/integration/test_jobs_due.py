@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text, update
 
 from fleet.alarms import Alarms
+from fleet.config.settings import load
 from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.due import Due, DueJobs
 from fleet.jobs.records import NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
 from fleet.server.due import EVERY_MS, DueNow
-from fleet.settings import load
 from fleet.state.warnings import Warnings
 from tests.integration.job_store_world import Hand
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from fleet.alarms import Alarms
-from fleet.config import PoolConfig
+from fleet.config.router import PoolConfig
 from fleet.delivery.signatures import Signatures
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import token_of

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, insert, select, update
 
+from fleet.config.settings import DatabaseSettings, Settings
 from fleet.jobs import prune as pruning
 from fleet.jobs.database import reading, writing
 from fleet.jobs.prune import Pruned, prune
 from fleet.jobs.records import STATUSES, NewEvent, NewJob, Status
 from fleet.jobs.schema import claims, dispatch_attempts, dispatch_jobs, epochs, events
 from fleet.jobs.store import JobStore, open_store
-from fleet.settings import DatabaseSettings, Settings
 from tests.acceptance.fleet_command import Fleet
 
 NOW_MS = 2_000_000

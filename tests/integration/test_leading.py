@@ -14,8 +14,8 @@ import redis
 
 from coordinator.syncer.leading import Leading
 from coordinator.syncer.publish import RevisionPublisher
-from fleet.config import RouterConfig, parse_router_config
-from fleet.config_difference import difference
+from fleet.config.difference import difference
+from fleet.config.router import RouterConfig, parse_router_config
 from fleet.lease import Lease
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys

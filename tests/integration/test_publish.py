@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.syncer.publish import RevisionPublisher
-from fleet.config import RouterConfig, parse_router_config
+from fleet.config.router import RouterConfig, parse_router_config
 from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys

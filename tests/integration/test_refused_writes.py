@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet.config import canonical, parse_router_config
+from fleet.config.router import canonical, parse_router_config
 from fleet.operate.status import Status, status
 from fleet.server.health import judge
 from fleet.state.connect import connected

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from fleet.config.settings import RedisSettings, Settings
 from fleet.errors import StateUnavailable
 from fleet.local.doctor import examine
-from fleet.settings import RedisSettings, Settings
 from fleet.state.connect import Client, check_url, connect, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.sentinel import parse

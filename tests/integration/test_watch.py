@@ -18,9 +18,9 @@ from coordinator.ownership import Ownership
 from coordinator.syncer.publish import RevisionPublisher
 from coordinator.watch import WATCH_EVERY_S, Watch
 from fleet.alarms import Alarms
-from fleet.config import parse_router_config
+from fleet.config.router import parse_router_config
+from fleet.config.settings import LeaseSettings, RedisSettings, Settings
 from fleet.lease import Lease
-from fleet.settings import LeaseSettings, RedisSettings, Settings
 from fleet.state.connect import Client, connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.operate import PoolByHand

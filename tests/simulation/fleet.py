@@ -16,8 +16,8 @@ import fleet.sources.open as opening
 import fleet.sources.own.source
 import fleet.state.connect
 import workers.main
+from fleet.config.settings import ConfigSettings, HttpSettings, LeaseSettings, RedisSettings, Settings, WorkerSettings
 from fleet.errors import InvalidConfig, StateUnavailable
-from fleet.settings import ConfigSettings, HttpSettings, LeaseSettings, RedisSettings, Settings, WorkerSettings
 from fleet.sources.adapter import Adapter, Asked
 from fleet.sources.base import Surroundings
 from fleet.sources.open import _load

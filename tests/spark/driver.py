@@ -20,11 +20,11 @@ import psutil
 import requests
 from sqlalchemy import select, update
 
+from fleet.config.settings import DatabaseSettings, FeedSettings, LeaseSettings, RedisSettings, Settings
 from fleet.jobs.records import NewJob
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore, open_store
 from fleet.local.supervise import child_environment
-from fleet.settings import DatabaseSettings, FeedSettings, LeaseSettings, RedisSettings, Settings
 from fleet.state.connect import connected
 from fleet.state.own_queue import Conclusion, OwnQueue, Shown
 from spark.feed import Feed, destination

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from fleet.config.settings import DatabaseSettings, Settings
 from fleet.jobs.database import reading
 from fleet.jobs.store import JobStore, open_store
-from fleet.settings import DatabaseSettings, Settings
 from spark import schemas, why
 from spark.sources.queries import of_group, to_plan
 from spark.sources.store import ask

@@ -15,10 +15,10 @@ from typing import Any
 
 from sqlalchemy import delete, func, select
 
+from fleet.config.settings import DatabaseSettings, Settings
 from fleet.jobs.records import Job, NewJob
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
 from fleet.jobs.store import JobStore, open_store
-from fleet.settings import DatabaseSettings, Settings
 from spark.sources.ledger import Epoch
 from tests.acceptance.fleet_command import Fleet, Process
 from tests.servers.local import RedisServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fleet.config import PoolConfig, QueueConfig, RouterConfig
+from fleet.config.router import PoolConfig, QueueConfig, RouterConfig
 from fleet.operate.explain import Explainer
 from fleet.operate.explanation import Explanation
 from fleet.operate.views import DepthNow

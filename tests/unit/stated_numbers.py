@@ -8,10 +8,12 @@ from pathlib import Path
 
 from coordinator import acknowledge, consume, room, setbacks, submit
 from coordinator.syncer import fetch, sync, validate
-from fleet import config, letter, message, outcome
+from fleet import letter, message, outcome
 from fleet import process as every_process
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
+from fleet.config import router as config
+from fleet.config.settings import Settings
 from fleet.delivery import breakers as own_breakers
 from fleet.delivery import reply
 from fleet.jobs import decide, prune, read, records, rising, store
@@ -21,7 +23,6 @@ from fleet.operate import behind_breakers
 from fleet.processing import admit as job_admission
 from fleet.processing import process as processing
 from fleet.server import answers, depths, due, monitoring, pulse, snapshot
-from fleet.settings import Settings
 from fleet.sources import check
 from fleet.sources.activemq import address as activemq_address
 from fleet.sources.activemq import line as activemq_line

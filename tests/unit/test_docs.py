@@ -13,8 +13,10 @@ from typing import Any
 import click
 import pytest
 
-from fleet import config, failpoint, settings
+from fleet import failpoint
 from fleet.cli.main import fleet
+from fleet.config import router as config
+from fleet.config import settings
 from fleet.message import Message
 from fleet.state import keys, scripts
 from tests.conformance.table import promised

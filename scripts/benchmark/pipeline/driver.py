@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmark.machine.timing import Stretch, one_core, stay_on
 from benchmark.pipeline.jobs import ENDPOINT, KEY, NOW_MS, WARM_UPS, add_events, add_to_store, warm_up
 from benchmark.pipeline.parts import parts
-from fleet.settings import DatabaseSettings, FeedSettings, RedisSettings, Settings
+from fleet.config.settings import DatabaseSettings, FeedSettings, RedisSettings, Settings
 from spark import schemas
 from spark.feed import Feed, destination, opened
 from spark.session import Spark

@@ -18,9 +18,9 @@ from benchmark.machine.needs import need
 from benchmark.machine.servers import RedisServer, fresh_redis
 from benchmark.pipeline.jobs import ENDPOINT, KEY, NOW_MS, OF_A_GROUP, job_id, warm_up, write_parquet
 from benchmark.scenario import Measurement
+from fleet.config.settings import FeedSettings
 from fleet.jobs.database import open_engine, parse_url
 from fleet.jobs.schema import migrate
-from fleet.settings import FeedSettings
 from fleet.state.keys import OwnQueueKeys
 from tests.servers.local import ServerFailed
 from tests.servers.postgres import running_postgres

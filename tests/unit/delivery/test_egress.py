@@ -6,11 +6,11 @@ from ipaddress import ip_address
 
 import pytest
 
+from fleet.config.settings import load
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules, is_metadata_address
 from fleet.delivery.origin import host_of
 from fleet.errors import InvalidConfig
-from fleet.settings import load
 from tests.unit.delivery.endpoints import on_uvloop, post
 
 METADATA_V4 = ["169.254.0.0", "169.254.169.254", "169.254.170.2", "169.254.255.255", "100.100.100.200", "192.0.0.192"]

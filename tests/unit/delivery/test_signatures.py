@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
-from fleet.config import PoolConfig, RouterConfig
+from fleet.config.router import PoolConfig, RouterConfig
 from fleet.delivery import signatures
 from fleet.delivery.signatures import Signatures, Unsignable
 from fleet.errors import StateUnavailable

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.settings import DatabaseSettings, Settings
 from fleet.errors import InvalidConfig
 from fleet.jobs.app_key import FILE, app_key, is_token_of, token_maker, token_of
-from fleet.settings import DatabaseSettings, Settings
 
 
 def test_a_token_is_the_hex_hmac_sha256_of_the_jobs_id() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fleet.config.settings import ConfigSettings
 from fleet.errors import InvalidConfig
 from fleet.local.up import is_bad
-from fleet.settings import ConfigSettings
 
 
 async def test_a_configuration_that_can_be_read_is_no_reason_to_end() -> None:

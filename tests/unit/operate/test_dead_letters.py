@@ -10,7 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from fleet.config import QueueConfig, RouterConfig
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.errors import SourceUnavailable
 from fleet.letter import skipped
 from fleet.message import DEFAULT_GROUP

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config import parse_router_config
+from fleet.config.router import parse_router_config
 from fleet.errors import FleetError
 from fleet.operate.journal import Journal, SentRecord, read
 from fleet.operate.send import (

@@ -8,12 +8,12 @@ import base64
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from fleet.config.settings import ServerSettings
 from fleet.errors import InvalidConfig
 from fleet.server import dispatch
 from fleet.server.answers import Json
 from fleet.server.door import Tokens, is_loopback
 from fleet.server.guard import AT_ONCE, Guard
-from fleet.settings import ServerSettings
 from tests.unit.server.asking import Answer, ask
 
 OPERATOR, VIEWER = "operator's", "viewer's ünïcode"

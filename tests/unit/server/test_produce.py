@@ -13,7 +13,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from fleet.config import canonical, parse_router_config
+from fleet.config.router import canonical, parse_router_config
 from fleet.server import produce
 from fleet.server.answers import HANDLERS
 from fleet.server.publishers import Publishers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config import QueueConfig
+from fleet.config.router import QueueConfig
 from fleet.errors import SourceUnavailable
 from fleet.operate.views import DepthNow
 from fleet.server import publishers as module

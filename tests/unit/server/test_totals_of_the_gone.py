@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import fakeredis
 import pytest
 
-from fleet.config import RouterConfig, canonical, parse_router_config
+from fleet.config.router import RouterConfig, canonical, parse_router_config
 from fleet.metrics.counters import Counted, Counters
 from fleet.server.metrics import forget_what_is_gone
 from fleet.state.connect import Client

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import fleet.sources
-from fleet.config import parse_router_config
+from fleet.config.router import parse_router_config
 from fleet.errors import InvalidConfig
 from fleet.kinds import KIND_OF, SCHEMES
 from fleet.sources.adapter import Adapter

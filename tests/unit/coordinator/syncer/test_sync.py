@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.syncer.fetch import fetch
 from coordinator.syncer.sync import Published, RetryPolicy, Sync, limit_pools
-from fleet.config import RouterConfig, parse_router_config
+from fleet.config.router import RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateUnavailable
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from coordinator.syncer.validate import CATEGORY, Validator
-from fleet.config import QueueConfig, RouterConfig
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.errors import SourceUnavailable, StateUnavailable
 from fleet.sources.base import Source
 from fleet.sources.check import problem_of, refusal_of

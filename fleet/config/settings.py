@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fleet.config import nearest, shown_uri
+from fleet.config.router import nearest, shown_uri
+from fleet.config.scheduler_names import SCHEDULER, name_queue
 from fleet.errors import InvalidConfig
 from fleet.message import DEFAULT_POOL
-from fleet.scheduler_names import SCHEDULER, name_queue
 
 HttpVersion = Literal["HTTP_2", "HTTP_1_1"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]

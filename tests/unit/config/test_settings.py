@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config import parse_router_config
+from fleet.config.router import parse_router_config
+from fleet.config.settings import Settings, load
 from fleet.errors import InvalidConfig
-from fleet.settings import Settings, load
 
 
 def write(directory: Path, text: str, name: str = "fleet.toml") -> Path:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from fleet.config import RouterConfig, merge, parse_router_config, shown_uri
+from fleet.config.router import RouterConfig, merge, parse_router_config, shown_uri
+from fleet.config.settings import ConfigSettings
 from fleet.errors import InvalidConfig
-from fleet.settings import ConfigSettings
 
 Fetch = Callable[[str], Awaitable[bytes]]
 

@@ -7,8 +7,8 @@ import dataclasses
 import json
 from typing import Any
 
-from fleet.config import PoolConfig, QueueConfig, RouterConfig, parse_router_config
-from fleet.config_difference import difference
+from fleet.config.difference import difference
+from fleet.config.router import PoolConfig, QueueConfig, RouterConfig, parse_router_config
 
 
 def config(queues: dict[str, str], **pools: int) -> RouterConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fleet.config import PoolConfig, QueueConfig, RouterConfig, effective_capacity, shown_uri
+from fleet.config.router import PoolConfig, QueueConfig, RouterConfig, effective_capacity, shown_uri
 
 _NAMED = 3
 _LONGEST = 60

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.config import bare_uri, canonical, merge, parse_router_config, redacted
+from fleet.config.router import bare_uri, canonical, merge, parse_router_config, redacted
 from fleet.errors import InvalidConfig
 
 
