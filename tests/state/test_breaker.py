@@ -204,7 +204,7 @@ async def test_a_breaker_is_shown_as_redis_judges_it_now(board: Board) -> None:
         "retryAfterMs": OPEN_MS,
         "successes": 0,
         "openings": 1,
-        "openSince": "2023-11-14T22:13:20.000+00:00",
+        "openSince": "2023-11-14T22:13:20.000Z",
         "prober": None,
     }
     board.advance(OPEN_MS)
