@@ -239,7 +239,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(worker=WORKERS, data=st.data())
     def renew(self, worker: str, data: Any) -> None:
         chosen = data.draw(st.lists(st.sampled_from(self.lively(worker)), min_size=1, max_size=3, unique_by=id))
-        held = [(claimed.group, claimed.epoch) for claimed in chosen]
+        held = [(claimed.lane, claimed.epoch) for claimed in chosen]
         assert self.run(self.pool.renew(worker, held, ttl_ms=TTL_MS)) == self.model.renew(worker, held, ttl_ms=TTL_MS)
 
     @rule(ms=st.sampled_from([1, 499, 500, 3000, TTL_MS - 1, TTL_MS, 40_499, 60_999, 600_000]))

@@ -265,7 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
         claimed = data.draw(st.sampled_from(self.claims))
         done = claimed.entries[:count]
         items = [outbox_item(message, ACK) for message in done]
-        made = Settlement(claimed.group, claimed.epoch, items, fenced(500) if ending == "fenced" else ending)
+        made = Settlement(claimed.lane, claimed.epoch, items, fenced(500) if ending == "fenced" else ending)
         self.finish(worker, claimed, made, done)
 
     @rule(worker=WORKERS, count=st.integers(0, 2), delay_ms=st.sampled_from([0, 5_000, 30_000]))
