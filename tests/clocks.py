@@ -1,4 +1,4 @@
-"""Wall clocks of real processes that step while these run, by libfaketime. All other clocks go on as they are."""
+"""Clocks that tests set: one that a test moves by hand, and wall clocks of real processes that step, by libfaketime."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from tests.servers.local import RedisServer, ServerFailed, running_redis
 _LIBRARIES = "/usr/lib/*-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
+class HandClock:
+    """Stands still until a test moves `now_ms`."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def boot_ms(self) -> float:
+        return float(self.now_ms)
+
+
 class WallClock:
-    """Of all processes that are started in `environment`."""
+    """Of all processes that are started in `environment`. All their other clocks go on as they are."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -14,7 +14,8 @@ from fleet.cli.base import run_command
 from fleet.cli.main import fleet as fleet_command
 from fleet.jobs.store import JobStore
 from fleet.sources import open as opening
-from tests.integration.job_store_world import Hand, a_store
+from tests.clocks import HandClock
+from tests.integration.job_store_world import a_store
 from tests.integration.nats_world import Place
 from tests.servers.activemq import ActiveMqServer, running_activemq
 from tests.servers.local import RedisServer
@@ -66,12 +67,12 @@ def queue() -> str:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def store(database_url: str, clock: Hand) -> Iterator[JobStore]:
+def store(database_url: str, clock: HandClock) -> Iterator[JobStore]:
     """A job store of each kind."""
     with a_store(database_url, clock) as store:
         yield store

@@ -15,25 +15,13 @@ from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.records import Job, NewJob, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
+from tests.clocks import HandClock
 
 T = TypeVar("T")
 
 
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_800_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def boot_ms(self) -> float:
-        return float(self.now_ms)
-
-
 @contextmanager
-def a_store(database_url: str, clock: Hand) -> Iterator[JobStore]:
+def a_store(database_url: str, clock: HandClock) -> Iterator[JobStore]:
     store = JobStore(open_engine(parse_url(database_url)), clock=clock)
     store.migrate()
     yield store

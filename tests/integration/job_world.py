@@ -28,7 +28,7 @@ from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
-from tests.integration.job_store_world import Hand
+from tests.clocks import HandClock
 from tests.unit.delivery.endpoints import Endpoint, Handler, endpoint
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ack":true}'
@@ -42,7 +42,7 @@ class World:
     store: JobStore
     processor: Processor
     http: HttpClient
-    clock: Hand
+    clock: HandClock
     redis: Client
     url: str = ""
 
@@ -67,7 +67,7 @@ class World:
 
 @asynccontextmanager
 async def a_world(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIterator[World]:
-    clock = Hand()
+    clock = HandClock()
     client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
     store = JobStore(open_engine(parse_url(database_url)), clock=clock)
     store.migrate()

@@ -28,23 +28,11 @@ from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
+from tests.clocks import HandClock
 
 TTL_MS = 600_000
 """Longer than any test lets its clock run between two renewals."""
 NAME = "coordinator-1"
-
-
-class HandClock:
-    """Stands still unless it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000.0
-
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
-
-    def boot_ms(self) -> float:
-        return self.now_ms
 
 
 class HeldSource:
@@ -162,7 +150,7 @@ class Owning:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, and the coordinator look."""
-        self.clock.now_ms += seconds * 1000
+        self.clock.now_ms += round(seconds * 1000)
         self.rounds.look()
 
     async def polls(self, times: int, *, source: int = -1) -> None:

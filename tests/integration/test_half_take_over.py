@@ -23,9 +23,10 @@ from fleet.state.connect import connected
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
+from tests.clocks import HandClock
 from tests.integration.activemq_world import HEARTBEAT_MS, source_of
 from tests.integration.owner import Silence
-from tests.integration.owning import HandClock, HeldSource, Owning, an_owner, eventually
+from tests.integration.owning import HeldSource, Owning, an_owner, eventually
 from tests.servers.activemq import ActiveMqServer
 from tests.servers.local import RedisServer
 from tests.servers.nats import NatsServer

@@ -10,7 +10,8 @@ import pytest
 from fleet.jobs.records import Busy, Expired, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore
 from fleet.outcome import Delivered, Failed
-from tests.integration.job_store_world import Hand, added, at_once, claimed, job, set_values
+from tests.clocks import HandClock
+from tests.integration.job_store_world import added, at_once, claimed, job, set_values
 
 # Claims --------------------------------------------------------------------------------------------
 
@@ -24,7 +25,7 @@ def test_of_two_claimers_of_one_job_one_wins(store: JobStore) -> None:
         assert lost.until_ms == won.job.claimed_until_ms
 
 
-def test_of_two_claimers_of_a_lapsed_claim_one_wins(store: JobStore, clock: Hand) -> None:
+def test_of_two_claimers_of_a_lapsed_claim_one_wins(store: JobStore, clock: HandClock) -> None:
     jobs = [claimed(store, added(store)) for _ in range(40)]
     clock.now_ms += 10**6
     for one in jobs:
@@ -33,14 +34,16 @@ def test_of_two_claimers_of_a_lapsed_claim_one_wins(store: JobStore, clock: Hand
 
 
 @pytest.mark.parametrize("status", ["PENDING", "QUEUED"])
-def test_a_job_that_waits_is_claimed_for_its_timeout_and_a_margin(store: JobStore, clock: Hand, status: str) -> None:
+def test_a_job_that_waits_is_claimed_for_its_timeout_and_a_margin(
+    store: JobStore, clock: HandClock, status: str
+) -> None:
     one = added(store, timeout_seconds=7)
     set_values(store, one, status=status)
     job = claimed(store, one)
     assert (job.status, job.claimed_until_ms) == ("IN_PROGRESS", clock.now_ms + 7_000 + MARGIN_MS)
 
 
-def test_a_claim_is_somebody_elses_until_its_time_is_over_and_then_anybodys(store: JobStore, clock: Hand) -> None:
+def test_a_claim_is_somebody_elses_until_its_time_is_over_and_then_anybodys(store: JobStore, clock: HandClock) -> None:
     first = claimed(store, added(store))
     assert first.claimed_until_ms is not None
     clock.now_ms = first.claimed_until_ms - 1
@@ -69,7 +72,7 @@ def test_another_attempt_than_the_one_that_counts_is_not_claimed(store: JobStore
     assert isinstance(store.take("nobody", 1), Over)
 
 
-def test_what_has_expired_is_not_claimed_and_says_so(store: JobStore, clock: Hand) -> None:
+def test_what_has_expired_is_not_claimed_and_says_so(store: JobStore, clock: HandClock) -> None:
     one = added(store, expires_ms=clock.now_ms)
     assert isinstance(store.take(one.id, 1), Expired)
     found = store.job(one.id)
@@ -80,7 +83,9 @@ def test_what_has_expired_is_not_claimed_and_says_so(store: JobStore, clock: Han
 # Outcomes ------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_fails_is_tried_again_after_growing_times_and_ends_in_error(store: JobStore, clock: Hand) -> None:
+def test_a_job_that_fails_is_tried_again_after_growing_times_and_ends_in_error(
+    store: JobStore, clock: HandClock
+) -> None:
     one = added(store, max_retries=6)
     delays = []
     for _ in range(6):
@@ -112,7 +117,7 @@ def test_an_attempt_that_got_lost_on_its_way_spends_no_retry(store: JobStore) ->
     assert verdict is not None and verdict.status == "PENDING"
 
 
-def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, clock: Hand) -> None:
+def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, clock: HandClock) -> None:
     first = claimed(store, added(store, max_retries=1))
     clock.now_ms += 10**6
     second = claimed(store, first)
@@ -121,7 +126,7 @@ def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, cl
     assert verdict is not None and verdict.status == "PENDING"
 
 
-def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: Hand) -> None:
+def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: HandClock) -> None:
     one = added(store)
     store.settle(claimed(store, one), Delivered(), started_ms=clock.now_ms, status_code=200)
     found = store.job(one.id)

@@ -18,16 +18,16 @@ from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
 from fleet.server.due import EVERY_MS, DueNow
 from fleet.state.warnings import Warnings
-from tests.integration.job_store_world import Hand
+from tests.clocks import HandClock
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def lag(database_url: str, tmp_path: Path, clock: Hand) -> Iterator[DueJobs]:
+def lag(database_url: str, tmp_path: Path, clock: HandClock) -> Iterator[DueJobs]:
     settings = load(environment={"FLEET_DATABASE_URL": database_url}, directory=tmp_path)
     made = DueJobs(settings, clock=clock)
     yield made
@@ -35,7 +35,7 @@ def lag(database_url: str, tmp_path: Path, clock: Hand) -> Iterator[DueJobs]:
 
 
 @pytest.fixture
-def store(database_url: str, clock: Hand) -> Iterator[JobStore]:
+def store(database_url: str, clock: HandClock) -> Iterator[JobStore]:
     made = JobStore(open_engine(parse_url(database_url)), clock=clock)
     yield made
     made.close()
@@ -46,7 +46,7 @@ def job(**given: int) -> NewJob:
 
 
 def test_what_is_due_and_pending_is_counted_and_the_first_of_it_says_for_how_long(
-    lag: DueJobs, store: JobStore, clock: Hand, database_url: str, tmp_path: Path
+    lag: DueJobs, store: JobStore, clock: HandClock, database_url: str, tmp_path: Path
 ) -> None:
     assert lag() is None
     if database_url.startswith("sqlite"):
@@ -66,7 +66,7 @@ def test_what_is_due_and_pending_is_counted_and_the_first_of_it_says_for_how_lon
 
 
 async def test_a_job_store_that_breaks_is_one_warning_and_no_figure_until_it_answers_again(
-    lag: DueJobs, store: JobStore, clock: Hand
+    lag: DueJobs, store: JobStore, clock: HandClock
 ) -> None:
     store.migrate()
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:

@@ -20,7 +20,7 @@ from fleet.lease import Lease
 from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.registry import Registry
-from tests.integration.owning import HandClock
+from tests.clocks import HandClock
 from tests.servers.local import RedisServer
 from tests.stage import FLEET, Member, Stage, until
 

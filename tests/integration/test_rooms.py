@@ -14,7 +14,8 @@ from coordinator.rooms import Rooms
 from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
-from tests.integration.owning import HandClock, eventually
+from tests.clocks import HandClock
+from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import in_group, in_groups, submit
 
@@ -79,7 +80,7 @@ class Uneven:
         waiting = asyncio.create_task(self.asked_for(by_groups=by_groups))
         # One look when the pool is found to be short, one when the wait begins.
         await eventually(lambda: self.clock.looks == before + 2)
-        self.clock.now_ms += ms
+        self.clock.now_ms += round(ms)
         self.rooms.on_signal("SLOW")
         assert await waiting == 0
 
@@ -184,7 +185,8 @@ async def test_a_new_configuration_in_the_middle_of_a_look_for_who_starves_ends_
     changed.meanwhile = forget_and_wake
     # One that waits for a pool in vain, then one whose patience with it is used up by others who starve.
     assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) == 0
-    rooms._patience.spend("R", 1_000_000.0 - PATIENCE_MS, 1_000_000.0)
+    now_ms = HandClock().boot_ms()
+    rooms._patience.spend("R", now_ms - PATIENCE_MS, now_ms)
     assert await rooms.wait({"P": 0.3, "Q": 0.3, "R": 0.4}, 200) > 0
 
 

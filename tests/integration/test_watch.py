@@ -27,7 +27,8 @@ from fleet.state.operate import PoolByHand
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
-from tests.integration.owning import HandClock, eventually
+from tests.clocks import HandClock
+from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 
 LEAK = ("PIPELINE_MAP_LEAK", "WARN")
@@ -64,7 +65,7 @@ class World:
 
     async def round(self, after_s: float = 0.0) -> dict[tuple[str, str], int]:
         """Warnings so far, each with how often it was raised."""
-        self.clock.now_ms += after_s * 1000
+        self.clock.now_ms += round(after_s * 1000)
         await self.watch.round()
         await self.alarms.flush()
         return {(w.category, w.severity): w.count for w in await Warnings(self.client).list()}

@@ -31,6 +31,7 @@ from fleet.state.pool import AWAY_GRACE_MS, Claim, Pool, PoolSettings, Settlemen
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
 from fleet.state.warnings import Warnings
+from tests.clocks import HandClock
 from tests.state.model_queue import VISIBILITY_MS, ModelQueue
 from tests.state.stage import NOON_MS, TTL_MS
 
@@ -42,13 +43,6 @@ LEASE_MS = 15_000
 CONCURRENCY = 2
 GIVEN_UP_MS = 2 * (VISIBILITY_MS + AWAY_GRACE_MS)
 """Who went back and was not shown for as long is waited for no more."""
-
-
-class StillClock(SystemClock):
-    """Who owns the queue takes himself for its owner, however long a busy machine takes: Redis alone refuses him."""
-
-    def boot_ms(self) -> float:
-        return 0.0
 
 
 class GatedSubmitter(Submitter):
@@ -74,8 +68,9 @@ class Owner:
 
     def __init__(self, client: Client, source: ModelQueue, name: str, capacity: int) -> None:
         now_ms = str(source.now_ms)
+        # By its own clock it is the owner, however long a busy machine takes: Redis alone refuses it.
         self.lease = Lease(
-            client=client, key=QueueKeys("q").owner, owner=name, ttl_ms=LEASE_MS, clock=StillClock(), now_ms=now_ms
+            client=client, key=QueueKeys("q").owner, owner=name, ttl_ms=LEASE_MS, clock=HandClock(), now_ms=now_ms
         )
         self.client, self.source, self.capacity = client, source, capacity
         self.queue = Queue(client, "q", now_ms=now_ms)

@@ -10,20 +10,8 @@ from fleet.errors import StateUnavailable
 from fleet.lease import HeldBy, Lease, safe_deadline
 from fleet.state.connect import Client
 from fleet.state.keys import FleetKeys
+from tests.clocks import HandClock
 from tests.state.stage import NOON_MS, TTL_MS, Stage
-
-
-class HandClock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1000.0
-
-    def wall_ms(self) -> int:
-        return NOON_MS
-
-    def boot_ms(self) -> float:
-        return self.now_ms
 
 
 class Contender(Lease):
@@ -197,9 +185,9 @@ async def test_a_renewal_that_redis_did_not_answer_changes_nothing_until_the_dea
         raise StateUnavailable
 
     a._call = away  # type: ignore[method-assign]
-    a.hands.now_ms += TTL_MS / 2
+    a.hands.now_ms += TTL_MS // 2
     assert await a.renew()
-    a.hands.now_ms += TTL_MS / 2
+    a.hands.now_ms += TTL_MS // 2
     assert not await a.renew()
 
 

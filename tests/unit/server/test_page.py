@@ -14,7 +14,8 @@ from fleet.server.app import ROUTES
 from fleet.server.aside import Here
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
-from tests.unit.server.test_snapshot import Clock, NoBreakers
+from tests.clocks import HandClock
+from tests.unit.server.test_snapshot import NoBreakers
 
 PAGE = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 
@@ -28,7 +29,7 @@ def test_every_address_is_described_and_every_one_that_is_named_exists() -> None
 async def test_every_metric_is_described_and_every_one_that_is_named_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     async with fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer()) as client:
         board: Any = cast("BreakerBoard", NoBreakers())
-        page = await metrics.exposition(Here(client), depths=Depths(clock=Clock()), breakers=board, due=None)
+        page = await metrics.exposition(Here(client), depths=Depths(clock=HandClock()), breakers=board, due=None)
     there = set(re.findall(r"^# TYPE (\S+)", page.decode(), re.MULTILINE))
     table = PAGE[PAGE.index("## Metrics") : PAGE.index("Counters are summed up")]
     assert set(re.findall(r"`(fleet_[a-z_]+)`", table)) == there

@@ -15,18 +15,8 @@ from fleet.server.aside import Here
 from fleet.server.breakers import BreakerBoard
 from fleet.server.depths import Depths
 from fleet.server.snapshot import Snapshots
+from tests.clocks import HandClock
 from tests.unit.server.test_health import WELL
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-
-    def boot_ms(self) -> float:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
 
 
 class NoBreakers:
@@ -48,7 +38,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reads = 0
         self.away = False
-        self.clock = Clock()
+        self.clock = HandClock()
 
         async def status(*_: object, **__: object) -> object:
             self.reads += 1

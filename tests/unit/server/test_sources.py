@@ -16,7 +16,7 @@ from fleet.server.depths import LOCAL_MS, REMOTE_MS, Depths
 from fleet.server.publishers import Publishers
 from fleet.sources.base import Depth, Outgoing, Publisher
 from fleet.sources.open import open_source
-from tests.unit.server.test_snapshot import Clock
+from tests.clocks import HandClock
 
 LOCAL = QueueConfig(name="local", uri="sqlite:///q.db?queue=a")
 REMOTE = QueueConfig(name="remote", uri="https://sqs.example/1/q")
@@ -33,21 +33,21 @@ class Asked:
 
 
 async def test_a_queue_is_asked_no_more_often_than_it_can_bear() -> None:
-    clock, asked = Clock(), Asked()
+    clock, asked = HandClock(), Asked()
     depths = Depths(clock=clock, ask=asked)
     await asyncio.gather(*(depths([LOCAL, REMOTE]) for _ in range(5)))
     assert asked.names == ["local", "remote"]
-    clock.now_ms += LOCAL_MS
+    clock.now_ms += round(LOCAL_MS)
     await depths([LOCAL, REMOTE])
     assert asked.names == ["local", "remote", "local"]
-    clock.now_ms += REMOTE_MS
+    clock.now_ms += round(REMOTE_MS)
     await depths([REMOTE])
     assert asked.names[3:] == ["remote"]
 
 
 async def test_a_queue_that_now_lies_elsewhere_is_another_queue() -> None:
     asked = Asked()
-    depths = Depths(clock=Clock(), ask=asked)
+    depths = Depths(clock=HandClock(), ask=asked)
     await depths([LOCAL])
     await depths([QueueConfig(name="local", uri="sqlite:///other.db?queue=a")])
     assert asked.names == ["local", "local"]

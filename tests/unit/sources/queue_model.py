@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from hypothesis import strategies as st
 
 from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Source
+from tests.clocks import HandClock
 
 VISIBILITY_MS = 100
 DEDUP_MS = 5 * 60 * 1000
@@ -53,10 +53,6 @@ class Model:
 
     def find(self, body: bytes) -> Standing:
         return next(one for one in self.queue if one.body == body)
-
-
-class HandClock(Protocol):
-    now_ms: int
 
 
 class Run:

@@ -12,16 +12,16 @@ from pathlib import Path
 from fleet.sources.base import Outgoing, Receipt, Received
 from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.sources.sqlite.source import SqliteSource
+from tests.clocks import HandClock
 
 _ROOT = Path(__file__).parents[3]
-START_MS = 1_800_000_000_000
 
 
-class StillClock:
-    """Moves only when told to. `stop` makes the thread that asks next wait in the middle of its work."""
+class QueueClock(HandClock):
+    """`stop` makes the thread that asks next wait in the middle of its work."""
 
     def __init__(self) -> None:
-        self.now_ms = START_MS
+        super().__init__()
         self.step_ms = 0
         """By how much the wall clock was set wrong."""
         self.booted_ms = 0
@@ -35,19 +35,19 @@ class StillClock:
         self.go.clear()
 
     def wall_ms(self) -> int:
-        return self.now_ms + self.step_ms
+        return super().wall_ms() + self.step_ms
 
     def boot_ms(self) -> float:
         self.times_asked += 1
         self.asked.set()
         assert self.go.wait(10)
-        return float(self.now_ms - self.booted_ms)
+        return super().boot_ms() - self.booted_ms
 
 
 class World:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clock = StillClock()
+        self.clock = QueueClock()
 
     @asynccontextmanager
     async def source(self, *, queue: str = "q", visibility_ms: int = 30_000) -> AsyncIterator[SqliteSource]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fleet.clock import SystemClock
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Receipt
 from fleet.sources.sqs.address import parse_address
 from fleet.sources.sqs.source import SqsSource
+from tests.clocks import HandClock
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, fixed, message
 from tests.unit.sources.sqs.world import EMPTY, SOON_MS, Gate, a_source, messages, numbers
 
@@ -120,7 +120,7 @@ async def test_a_connection_rests_after_a_part_of_a_batch_and_not_after_a_long_p
 
 async def test_what_was_kept_past_its_visibility_timeout_is_not_handed_over(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), EMPTY)
-    clock = _Clock()
+    clock = HandClock()
     source = SqsSource(
         name="orders", address=parse_address(sqs.url), visibility_ms=30_000, connections=1, clock=clock, long_poll_s=1
     )
@@ -128,16 +128,9 @@ async def test_what_was_kept_past_its_visibility_timeout_is_not_handed_over(sqs:
     assert await source.poll(10, 0) == []
     assert numbers(await source.poll(4, SOON_MS)) == [0, 1, 2, 3]
     assert numbers(await source.poll(4, 0)) == [4, 5, 6, 7]
-    clock.ahead_ms = 30_000
+    clock.now_ms += 30_000
     assert await source.poll(4, 0) == []
     await source.close()
-
-
-class _Clock(SystemClock):
-    ahead_ms = 0.0
-
-    def boot_ms(self) -> float:
-        return super().boot_ms() + self.ahead_ms
 
 
 async def test_the_group_is_the_one_of_the_queue_or_of_the_attribute(sqs: ScriptedSqs) -> None:
