@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,16 @@ class HandClock:
 
     def boot_ms(self) -> float:
         return float(self.now_ms)
+
+
+class LoopClock:
+    """What the event loop goes by, which may be a time of its own."""
+
+    def wall_ms(self) -> int:
+        return round(self.boot_ms())
+
+    def boot_ms(self) -> float:
+        return asyncio.get_running_loop().time() * 1000
 
 
 class WallClock:

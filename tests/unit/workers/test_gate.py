@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
-from fleet.state.entry import Entry
-from fleet.state.pool import Claim, Policy
+from fleet.state.pool import Policy
+from tests.unit.workers.links import FAR_MS, Link, lease_on
 from workers.exchange import PERMIT_MS
 from workers.gate import Gate, gate
 from workers.lease import LaneLease
@@ -16,19 +13,12 @@ from workers.lease import LaneLease
 NOW_MS, DEADLINE_MS = 1_000.0, 9_000.0
 
 
-def lease(*, at: int = 0, attempt: int = 0, asked_ms: float | None = None, **state: Any) -> LaneLease:
+def lease(*, at: int = 0, attempt: int = 0, asked_ms: float = FAR_MS, **state: bool) -> LaneLease:
     """A lease of three messages, in a pool where nothing is out of the ordinary but what is said here."""
-    facts = {"paused": False, "stopping": False, "rated": False, "stalled": False, "yielding": False, **state}
-    link = SimpleNamespace(
-        paused=facts["paused"],
-        stopping=facts["stopping"],
-        policy=Policy(rated=facts["rated"]),
-        is_stalled=lambda now_ms: facts["stalled"],
-    )
-    entries = [Entry("q", f"b{i}", "1", "batch", "g", "g", 0, f"m{i}", "http://a", "", True) for i in range(3)]
-    permit_ms = float("inf") if asked_ms is None else asked_ms + PERMIT_MS
-    one = LaneLease(cast(Any, link), Claim("g", "7", entries), DEADLINE_MS, permit_ms)
-    one.at, one.attempt, one.yielding = at, attempt, facts["yielding"]
+    link = Link(policy=Policy(rated=state.pop("rated", False)))
+    one = lease_on(link, 3, deadline_ms=DEADLINE_MS, permit_ms=asked_ms + PERMIT_MS)
+    one.at, one.attempt, one.yielding = at, attempt, state.pop("yielding", False)
+    vars(link).update(state)
     return one
 
 

@@ -41,7 +41,8 @@ def test_alone_one_is_the_first_of_every_pool() -> None:
 
 
 def test_pools_are_spread_fairly() -> None:
-    firsts = Counter(order(a_fleet(10), code)[0] for code in CODES)
+    fleet = a_fleet(10)
+    firsts = Counter(order(fleet, code)[0] for code in CODES)
     assert len(firsts) == 10
     assert max(firsts.values()) < 2 * len(CODES) / 10
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from tests.unit.workers.links import Link, lease_on
 from workers import under_way
+from workers.lease import LaneLease
 from workers.under_way import slow_deliveries
 
 NOW_MS, WALL_MS, TIMEOUT_MS = 50_000.0, 1_700_000_050_000, 60_000
 
 
-def lease(group: str, *, ago_ms: float, attempt: int = 1, asking: bool = True, resumes_in_ms: float = 0.0) -> Any:
-    return SimpleNamespace(
-        link=SimpleNamespace(pool=SimpleNamespace(code="P")),
-        lane=group,
-        entry=SimpleNamespace(message_id=f"m-{group}"),
-        attempt=attempt,
-        began_ms=NOW_MS - ago_ms,
-        transfer=object() if asking else None,
-        resumes_ms=NOW_MS + resumes_in_ms,
-    )
+def lease(group: str, *, ago_ms: float, attempt: int = 1, asking: bool = True, resumes_in_ms: float = 0.0) -> LaneLease:
+    one = lease_on(Link(), lane=group)
+    one.attempt, one.began_ms, one.resumes_ms = attempt, NOW_MS - ago_ms, NOW_MS + resumes_in_ms
+    one.transfer = cast(Any, object()) if asking else None
+    return one
 
 
-def told(*leases: Any) -> list[dict[str, Any]]:
+def told(*leases: LaneLease) -> list[dict[str, Any]]:
     return slow_deliveries(leases, boot_ms=NOW_MS, wall_ms=WALL_MS, timeout_ms=TIMEOUT_MS, attempts=3)
 
 
 def test_a_request_that_lasts_is_told_with_its_beginning_and_its_end() -> None:
     assert told(lease("g", ago_ms=5_000, attempt=2)) == [
         {
-            "pool": "P", "group": "g", "messageId": "m-g", "attempt": 2, "of": 3, "asking": True,
+            "pool": "P", "group": "g", "messageId": "mg0", "attempt": 2, "of": 3, "asking": True,
             "began": WALL_MS - 5_000, "until": WALL_MS + 55_000,
         }
     ]  # fmt: skip

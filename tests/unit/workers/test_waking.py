@@ -8,28 +8,9 @@ from typing import Any, cast
 import pytest
 
 from fleet.errors import StateUnavailable
+from tests.unit.workers.links import Link
 from workers.homes import HOMES
-from workers.waking import UNPLACED, Waking
-
-
-class Link:
-    """A pool's link, as far as who wakes it sees it."""
-
-    def __init__(self, code: str) -> None:
-        self.pool = type("Pool", (), {"code": code})
-        self.place = UNPLACED
-        self.wakes = 0
-        self.due = self
-        self.looks: list[int | None] = []
-
-    def wake(self) -> None:
-        self.wakes += 1
-
-    def look(self) -> None:
-        self.wake()
-
-    def told(self, due_ms: int | None) -> None:
-        self.looks.append(due_ms)
+from workers.waking import Waking
 
 
 class Registry:

@@ -1,0 +1,17 @@
+"""Time jumps here: when nothing is ready the event loop is at the next timer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.simulation.loop import Loop
+
+
+class JumpingLoop(Loop):
+    def close(self) -> None:
+        super().close()
+        assert self.errors == [], "a callback failed"
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Loop]]:
+    return {"jumping": JumpingLoop}
