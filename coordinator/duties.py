@@ -102,10 +102,10 @@ class Duties:
 
     async def run(self) -> None:
         """Until stopped, or until an error says that the queue is not ours any more."""
-        dropped = await self._take_over()
+        returned = await self._take_over()
         if self.in_disorder and not self._config.draining:
             # If we end before we know, the next owner has to find out.
-            self._consumer.in_disorder = await self._is_more_out_than_known(dropped)
+            self._consumer.in_disorder = await self._is_more_out_than_known(returned)
         self._consumer.note_alive()
         work = self._drain() if self._config.draining else self._consumer.run()
         duties = (self._acknowledger.run(), work, self._extender.run(), self._patrol.run(), self._submitter.run())
@@ -174,7 +174,7 @@ class Duties:
         self._spread.taken(code, taken)
 
     async def _take_over(self) -> int:
-        """Returns how many messages were dropped and come again at once."""
+        """Returns how many messages went back and come again at once."""
         redis_ms = await self._parts.registry.clock_ms()
         found: list[tuple[int, str]] = []
 
@@ -183,12 +183,12 @@ class Duties:
             self._spread.found({tracked.pool for tracked in page})
 
         client = self._parts.client
-        dropped, silent = await take_over(client=client, queue=self._queue, source=self._source, on_tracked=note)
+        returned, silent = await take_over(client=client, queue=self._queue, source=self._source, on_tracked=note)
         self._submitter.begin_late(silent)
         self._queue.inherit(found, redis_ms)
-        return dropped
+        return returned
 
-    async def _is_more_out_than_known(self, dropped: int) -> bool:
+    async def _is_more_out_than_known(self, returned: int) -> bool:
         """The last owner may have been given messages that it did not live to track."""
         try:
             # What was acked at the source may still be tracked, and what a nack shows again is no longer tracked.
@@ -197,7 +197,7 @@ class Duties:
         except SourceUnavailable as error:
             log.warning("%s", error)
             return True
-        return depth.invisible - depth.delayed > await self._queue.out_count() + shown + dropped
+        return depth.invisible - depth.delayed > await self._queue.out_count() + shown + returned
 
     async def _drain(self) -> None:
         """The queue is no longer configured: acknowledge what was taken from it, then end."""

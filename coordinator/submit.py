@@ -87,12 +87,12 @@ class Submitter:
         self._unfenced: set[str] = set()
         """Late pools that an older owner may have left something in."""
         self._fenced: set[str] = set()
-        """Those of the unfenced that an older owner can no longer submit to. What it left is still to be found."""
+        """Late pools that were fenced by now, and are still to be searched for what an older owner left."""
         self._attempts: Counter[str] = Counter()
         """Calls to a pool that were given up. Each may still be on its way, and is fenced off before the next."""
         self._catching_up: set[asyncio.Task[None]] = set()
         self.between_batches = asyncio.Lock()
-        """Receipt from each poll until its batch is admitted."""
+        """Held from each poll until its batch is admitted."""
 
     def begin_late(self, codes: set[str]) -> None:
         """These pools did not answer when the queue was taken over."""
@@ -293,10 +293,8 @@ class Submitter:
         """What did not arrive of a call that was not answered. The rest is under way, or done by now."""
         ids = [r.received.broker_id for r, _ in share]
         tracked = [one for one in await self._queue.tracked(ids) if one is not None]
-        lost = {(one.broker_id, one.token) for one in await lost_of(self._client, self._queue, tracked)}
-        # What was settled between the two looks stands in no pool, and is not lost.
-        tracked = [one for one in await self._queue.tracked(ids) if one is not None and one.state == "t"]
-        lost &= {(one.broker_id, one.token) for one in tracked}
+        found = await still_lost(self._queue, await lost_of(self._client, self._queue, tracked))
+        lost = {(one.broker_id, one.token) for one in found}
         return [(r, t) for r, t in share if (r.received.broker_id, t.token) in lost]
 
     async def _submit(self, code: str, share: Share, batch_id: str) -> Returned:

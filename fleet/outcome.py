@@ -66,7 +66,7 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Refenced:
-    """The endpoint knows a newer epoch for this group: the lease is dropped and nothing is settled."""
+    """The endpoint knows a newer epoch for this group: nothing is settled, and the lane rests."""
 
     status: int = 412
 

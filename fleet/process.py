@@ -26,6 +26,8 @@ from fleet.words import utc
 
 log = logging.getLogger("fleet")
 
+MOST_DELIVERIES = 200
+"""How many slow deliveries a worker names in its heartbeat, at most: the heartbeat must not grow without end."""
 _BEAT_S = 1.0
 RECORDS_A_SECOND = 10_000
 """The most counter records that all processes together tell, so that Redis has time for other work: this takes some

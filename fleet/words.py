@@ -31,6 +31,10 @@ def utc(ms: float | None = None) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def moment(ms: int) -> str:
+    """A moment as people read it: `2026-01-31 12:00:00 UTC`."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def at(ms: int) -> str:
-    """A moment in a sentence: `at 2026-01-31 12:00:00 UTC`."""
-    return f"at {datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"at {moment(ms)}"

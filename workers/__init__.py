@@ -1,1 +1,1 @@
-"""Redis → HTTP: claims groups, delivers their messages in order, settles what came of them."""
+"""Redis → HTTP: claims lanes, delivers their messages in order, settles what came of them."""

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("fleet.worker")
 
 MAX_CLAIM = number("with/wake", "LANES_EACH")
-"""A call asks for at most this many groups: its reply stays around 100 KB, and other workers get their turn."""
+"""A call asks for at most this many lanes: its reply stays around 100 KB, and other workers get their turn."""
 CHUNK = 16
-"""Messages of one group under one lease: a long group costs one claim for sixteen of them."""
+"""Messages of one lane under one lease: a long lane costs one claim for sixteen of them."""
 KEEP_EVERY_MS = 1.0
-"""Outcomes of leases that go on are settled this often. A single group has one every 60 us, and a call for each would
+"""Outcomes of leases that go on are settled this often. A single lane has one every 60 us, and a call for each would
 cost as much again. Whatever gives back, fails or claims is settled at once."""
 PERMIT_MS = 950.0
 """A permit's window is a second longer than a minute, so a delivery may begin that long after it. Any later, and two
@@ -132,7 +132,7 @@ class PoolLink:
         return settlement
 
     def release(self, lease: LaneLease, how: str = "ready") -> Settlement:
-        """Give a lease back with the next call; what it holds beyond that goes on waiting in its group."""
+        """Give a lease back with the next call; what it holds beyond that goes on waiting in its lane."""
         self._forget(lease)
         settlement = self.owe(lease)
         settlement.release = how

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fleet.operate.explain_delivery import MOST_TOLD
+from fleet.process import MOST_DELIVERIES
 from workers.lease import LaneLease
 
 SLOW_MS = 1000.0
-MOST = MOST_TOLD
 
 
 def slow_deliveries(
@@ -24,7 +23,7 @@ def slow_deliveries(
     slow.sort(key=lambda lease: lease.began_ms)
     shift_ms = wall_ms - boot_ms
     found: list[dict[str, Any]] = []
-    for lease in slow[:MOST]:
+    for lease in slow[:MOST_DELIVERIES]:
         asking = lease.transfer is not None
         until_ms = lease.began_ms + timeout_ms if asking else lease.resumes_ms
         if not asking and until_ms <= boot_ms:

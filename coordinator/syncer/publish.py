@@ -21,7 +21,7 @@ from fleet.words import number
 log = logging.getLogger("fleet.syncer")
 
 _AT_ONCE = 50
-"""Pools configured side by side. Each takes a connection; redis-py opens no more than 100, and others need some."""
+"""Pools configured side by side. Each call takes a connection, and waits for one where all are taken."""
 _LOOKED_AT = 100
 """Pools whose settings each call, and so each second, checks."""
 _NAMED = 5

@@ -9,8 +9,7 @@ import click
 
 from fleet.cli.base import ask, example, json_option
 from fleet.cli.check import config
-from fleet.cli.pool import fleet_of
-from fleet.cli.reading import reading
+from fleet.cli.reading import fleet_of, reading
 from fleet.cli.table import show_json
 from fleet.config.router import parse_router_config, redacted
 from fleet.errors import FleetError

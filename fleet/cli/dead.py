@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from fleet.cli.base import Group, ask, example, json_option
-from fleet.cli.pool import fleet_of
-from fleet.cli.reading import reading
+from fleet.cli.reading import fleet_of, reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
 from fleet.letter import KINDS

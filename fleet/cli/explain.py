@@ -14,7 +14,7 @@ from fleet.cli.table import show_json
 from fleet.operate import views
 from fleet.operate.explain import Explainer
 from fleet.operate.explanation import Explanation
-from fleet.words import at, span
+from fleet.words import moment, span
 
 
 @click.command(cls=Command, epilog=example("fleet explain order-1", "fleet explain 01K97FHM11EKYSXT135MVM6AC7 --json"))
@@ -47,7 +47,7 @@ def _show(found: Explanation) -> None:
     until = "no time can be named"
     if found.until_ms is not None:
         left_s = found.until_ms / 1000 - time.time()
-        until = f"{at(found.until_ms)[3:]}{f', in {span(left_s)}' if left_s > 0 else ''}"
+        until = f"{moment(found.until_ms)}{f', in {span(left_s)}' if left_s > 0 else ''}"
     for title, text in (("State", found.state), ("Waits for", found.waits_for), ("Until", until)):
         click.echo(textwrap.fill(text, width, initial_indent=f"{title:<11}", subsequent_indent=" " * 11))
     click.echo()

@@ -9,8 +9,8 @@ import click
 
 from fleet.cli.base import Command, Group, ask, example, json_option
 from fleet.cli.dead import names_of_queues, replay_letters
-from fleet.cli.pool import fleet_of, no_such_pool
-from fleet.cli.reading import reading
+from fleet.cli.pool import no_such_pool
+from fleet.cli.reading import fleet_of, reading
 from fleet.cli.table import show_json, show_table
 from fleet.errors import FleetError
 from fleet.operate.dead_letters import LettersWanted

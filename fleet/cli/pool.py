@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-
 import click
 
-from fleet.cli.base import Group, ask, example, settings_of
+from fleet.cli.base import Group, ask, example
+from fleet.cli.reading import fleet_of
 from fleet.config.router import MAX_NUMBER
 from fleet.errors import FleetError
 from fleet.state import groups
-from fleet.state.connect import Client, connected
 from fleet.state.operate import NO_RATE, Adjusted, PoolByHand
 from fleet.state.pool import Pool
 from fleet.words import number
-
-
-@contextlib.asynccontextmanager
-async def fleet_of(context: click.Context) -> AsyncIterator[Client]:
-    async with connected(settings_of(context).redis.url) as client:
-        yield client
 
 
 def no_such_pool(code: str) -> FleetError:

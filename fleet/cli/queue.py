@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fleet.cli.base import Group, ask, example, json_option
-from fleet.cli.pool import fleet_of
+from fleet.cli.reading import fleet_of
 from fleet.cli.table import show_json
 from fleet.errors import FleetError
 from fleet.operate import views

@@ -1,4 +1,4 @@
-"""The way to the fleet's Redis for commands that change nothing."""
+"""The way to the fleet's Redis, for commands that change something and for those that only look."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import click
 from fleet.cli.base import settings_of
 from fleet.state import present
 from fleet.state.connect import Client, connected
+
+
+@contextlib.asynccontextmanager
+async def fleet_of(context: click.Context) -> AsyncIterator[Client]:
+    async with connected(settings_of(context).redis.url) as client:
+        yield client
 
 
 @contextlib.asynccontextmanager

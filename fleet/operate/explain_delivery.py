@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleet.operate.explanation import Explanation
+from fleet.process import MOST_DELIVERIES
 from fleet.state.groups import GroupView
-from fleet.words import at
+from fleet.words import at, moment
 
-MOST_TOLD = 200
-"""How many slow deliveries a worker names in its heartbeat, at most: the heartbeat must not grow without end."""
 _HEARD_OF_AFTER = "two seconds"
 """A worker names what has lasted a second, in a heartbeat each second."""
 
@@ -22,7 +21,7 @@ def processing(
     worker, lease_end_ms = view.worker, view.until_ms or 0
     # An epoch is the time at which it was granted, except where two fell into one microsecond.
     granted_ms = int(view.epoch or 0) // 1000
-    details.append(f"Worker {worker} delivers its group since {at(granted_ms)[3:]}, under epoch {view.epoch}.")
+    details.append(f"Worker {worker} delivers its group since {moment(granted_ms)}, under epoch {view.epoch}.")
     record = next((one for one in processes if one.get("name") == worker), None)
     if record is None:
         details.append("That worker does not live any more; its lease is not renewed.")
@@ -33,8 +32,8 @@ def processing(
     if told is None:
         timeout_ms = int(record.get("httpTimeoutMs", 0))
         began = f"began within the last {_HEARD_OF_AFTER}"
-        if len(record.get("deliveries", ())) >= MOST_TOLD:
-            began += f", or is not among the {MOST_TOLD} longest that its worker tells of"
+        if len(record.get("deliveries", ())) >= MOST_DELIVERIES:
+            began += f", or is not among the {MOST_DELIVERIES} longest that its worker tells of"
         details.append(f"It {began}; an attempt lasts {timeout_ms / 1000:g} s at most.")
         waits_for = f"its endpoint to answer worker {worker}, or the HTTP timeout of that worker"
         return Explanation(subject, "PROCESSING", waits_for, now_ms + timeout_ms, details)

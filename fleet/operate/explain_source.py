@@ -14,7 +14,7 @@ from fleet.state import groups, observe, present
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.registry import Registry
-from fleet.words import at, number
+from fleet.words import at, moment, number
 
 
 def can_be_looked_into(queue: QueueConfig) -> bool:
@@ -77,7 +77,7 @@ async def _explain(
         hidden = found.head_visible_at_ms > now_ms
         if hidden:
             why = "under way" if found.head_leased else "delayed"
-            details.append(f"That one is {why}, and not shown again before {at(found.head_visible_at_ms)[3:]}.")
+            details.append(f"That one is {why}, and not shown again before {moment(found.head_visible_at_ms)}.")
         until = found.head_visible_at_ms if hidden else None
         waits_for = f"message {found.head_id}, older in its group"
         return Explanation(subject, "BEHIND_AT_SOURCE", waits_for, until, details, behind=found.head_id)

@@ -11,7 +11,7 @@ from fleet.letter import skipped
 from fleet.state import groups
 from fleet.state.connect import Client
 from fleet.state.operate import PoolByHand
-from fleet.words import at
+from fleet.words import moment
 
 _LOOK_S = 0.05  # no signal says that a lease was given back
 
@@ -31,6 +31,6 @@ async def skip_head(client: Client, code: str, group: str, *, give_up: float) ->
         if done.tag == "changed":
             raise FleetError(f"message {head.message_id} is not the first of group {group} any more: nothing is done")
         if time.monotonic() >= give_up:
-            until = f", until {at(done.until_ms)[3:]} if it does not answer" if done.until_ms else ""
+            until = f", until {moment(done.until_ms)} if it does not answer" if done.until_ms else ""
             raise FleetError(f"a worker delivers message {head.message_id} now{until}: wait, or use --force")
         await asyncio.sleep(_LOOK_S)

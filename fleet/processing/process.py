@@ -28,9 +28,9 @@ from fleet.jobs.app_key import is_token_of
 from fleet.jobs.records import FINISHED, Busy, Expired, Job, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
 from fleet.outcome import MAX_RETRY_S, Failed, Outcome, Rejected, Uncallable
-from fleet.processing.admit import Shut, Targets, Turns
-from fleet.processing.deliver import outcome_of, request_headers
 from fleet.processing.signers import JobSigners
+from fleet.processing.targets import Shut, Targets, Turns
+from fleet.processing.webhook import outcome_of, request_headers
 from fleet.sign import Signer
 
 log = logging.getLogger("fleet.jobs")

@@ -19,7 +19,7 @@ from fleet.server.answers import Json, error
 from fleet.server.door import Tokens, is_loopback
 
 AT_ONCE = 50
-"""Requests worked on at once. Each needs a connection to Redis; redis-py opens at most 100 and then refuses."""
+"""Requests worked on at once. Each needs a connection to Redis, and waits for one where all are taken."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK = {"WWW-Authenticate": 'Bearer, Basic realm="fleet", charset="UTF-8"'}
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}

@@ -1,7 +1,7 @@
 """One message as it stands in a pool: packed by the coordinator, read by the worker.
 
 In Redis an entry is a field of the pool's `entries`: its key is (queue, broker id), its value the rest.
-Only the token and the batch are read by scripts; they come first.
+Scripts read the token and the batch, which come first, the fourth field, and the last one (`lua/with/away.lua`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _FIELDS = 9
 def unpack(key: str, value: str, lane: str, tier: str) -> Entry:
     queue, _, broker_id = key.rpartition(SEP)
     fields = value.split(SEP)
-    # A value from an older release has fewer: fields are only ever added at the end.
+    # A value from an older release has fewer. A new field goes before the policy, which scripts read as the last one.
     fields += [""] * (_FIELDS - len(fields))
     token, batch, submitted_ms, holds, message_id, target, auth_token, group, policy = fields[:_FIELDS]
     return Entry(

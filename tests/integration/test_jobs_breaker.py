@@ -16,8 +16,8 @@ from fleet.jobs.database import open_engine, parse_url, reading, writing
 from fleet.jobs.records import Busy, Job, NewJob, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
-from fleet.processing.admit import PROBED_DELAY_S
 from fleet.processing.process import Answer, Processor
+from fleet.processing.targets import PROBED_DELAY_S
 from fleet.state.breakers import BreakerRules
 from spark.aside import begun
 from tests.acceptance.fleet_command import until

@@ -60,7 +60,6 @@ _PARTS = (
         about_s=160,
         is_alone=True,
     ),
-    Part("browser"),
     Part("spark", about_s=300, cores=1.0),
     Part("spark", ("test_whole.py",), about_s=160, cores=1.0),
     Part("spark", ("test_submit.py",), about_s=110, cores=1.0),

@@ -20,8 +20,8 @@ from fleet.jobs import decide, prune, read, records, rising, store
 from fleet.local import supervise, up
 from fleet.metrics import exposition
 from fleet.operate import behind_breakers
-from fleet.processing import admit as job_admission
 from fleet.processing import process as processing
+from fleet.processing import targets as job_admission
 from fleet.server import answers, depths, due, monitoring, pulse, snapshot
 from fleet.sources import check
 from fleet.sources.activemq import address as activemq_address

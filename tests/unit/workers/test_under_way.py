@@ -49,6 +49,6 @@ def test_what_is_quick_not_begun_or_answered_is_not_told() -> None:
 
 
 def test_the_longest_come_first_and_no_more_than_the_limit(monkeypatch: Any) -> None:
-    monkeypatch.setattr(under_way, "MOST", 2)
+    monkeypatch.setattr(under_way, "MOST_DELIVERIES", 2)
     found = told(*(lease(f"g{i}", ago_ms=1_000 * i) for i in (3, 9, 5)))
     assert [one["group"] for one in found] == ["g9", "g5"]

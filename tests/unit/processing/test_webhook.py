@@ -9,7 +9,7 @@ import pytest
 from fleet.delivery.reply import Reply
 from fleet.jobs.records import Job
 from fleet.outcome import Delivered, Failed, Outcome, Refenced, Rejected, Unreachable
-from fleet.processing.deliver import outcome_of, request_headers
+from fleet.processing.webhook import outcome_of, request_headers
 
 JSON = ["Content-Type: application/json", "Accept: application/json"]
 

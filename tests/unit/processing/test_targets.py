@@ -9,7 +9,7 @@ import pytest
 
 from fleet.delivery.breaker import ASK, PASS, PROBE, Admit, Open
 from fleet.delivery.request import Requests, Ticket
-from fleet.processing.admit import PROBED_DELAY_S, Shut, Targets, Turns
+from fleet.processing.targets import PROBED_DELAY_S, Shut, Targets, Turns
 from tests.clocks import HandClock
 from tests.unit.delivery.noted import NotedBreakers, NotedClient
 
