@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Held, Received
+from fleet.sources.base import Receipt, Received
 from fleet.state.queue import Settled, Tracked, Tracking
 from tests.acceptance.intake import SourceWithoutGroups
 
@@ -37,17 +37,17 @@ class Source(SourceWithoutGroups):
         self._journal = journal
         self.away = 0
 
-    async def ack(self, held: Sequence[Held]) -> list[bool]:
+    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
         self._reach()
         self._journal.append(("ack", *(one.broker_id for one in held)))
         return await super().ack(held)
 
-    async def nack(self, held: Sequence[tuple[Held, int]]) -> list[bool]:
+    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
         self._reach()
         self._journal.append(("nack", *((one.handle, delay_ms) for one, delay_ms in held)))
         return [one.handle not in self.expired for one, _ in held]
 
-    async def extend(self, held: Sequence[Held], visibility_ms: int) -> list[bool]:
+    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         self._reach()
         self._journal.append(("extend", *(one.broker_id for one in held)))
         return [True] * len(held)

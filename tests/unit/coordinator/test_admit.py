@@ -36,7 +36,7 @@ class Submitter:
             self._journal.append(("bring", code, *(r.received.broker_id for r, _ in share)))
         return [(r, t, 30) for share in by_pool.values() for r, t in share if r.received.broker_id in self.refuses]
 
-    async def give_back(self, returned: Returned) -> None:
+    async def return_(self, returned: Returned) -> None:
         self._journal.append(("give back", *((r.received.broker_id, seconds) for r, _, seconds in returned)))
 
     async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str, str]]]) -> None:

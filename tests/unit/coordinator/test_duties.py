@@ -9,12 +9,12 @@ from coordinator.duties import found_in_disorder
 
 
 @pytest.mark.parametrize(
-    ("crash_wait_ms", "was_given_back", "disorder"),
+    ("crash_wait_ms", "was_released", "disorder"),
     [(30_000, False, True), (30_000, True, False), (0, False, False)],
     ids=["its owner crashed", "its owner ended well", "a source that holds groups"],
 )
 def test_more_may_be_out_than_is_tracked_after_a_crash_where_a_source_holds_no_groups(
-    crash_wait_ms: int, was_given_back: bool, disorder: bool
+    crash_wait_ms: int, was_released: bool, disorder: bool
 ) -> None:
     source = cast(Any, SimpleNamespace(crash_wait_ms=crash_wait_ms))
-    assert found_in_disorder(source, cast(Any, SimpleNamespace(was_given_back=was_given_back))) is disorder
+    assert found_in_disorder(source, cast(Any, SimpleNamespace(was_released=was_released))) is disorder

@@ -57,7 +57,7 @@ class World:
     async def look(self, after_ms: float = 0.0, *, times: int = 1) -> Journal:
         """What was asked of source and queue by so many looks."""
         self.journal.clear()
-        self.clock.now_ms += after_ms
+        self.clock.now_ms += round(after_ms)
         self.looks = times
         extender = Extender(
             queue=cast(Any, self.queue),
@@ -73,7 +73,7 @@ class World:
     async def _rest(self, seconds: float) -> None:
         self.rests.append(seconds)
         self.looks -= 1
-        self.clock.now_ms += seconds * 1000
+        self.clock.now_ms += round(seconds * 1000)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.lead import Lead
+from coordinator.lead import Leadership
 from fleet.errors import StateUnavailable
 from fleet.lease import HeldBy
 
@@ -50,7 +50,7 @@ class Lease:
 class World:
     def __init__(self) -> None:
         self.lease = Lease()
-        self.lead = Lead(name="coordinator-1", lease=cast(Any, self.lease))
+        self.lead = Leadership(name="coordinator-1", lease=cast(Any, self.lease))
 
     @property
     def lost(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from coordinator.takeover import expect, standing_nowhere, unchanged, whose_order_is_ours
+from coordinator.return_ import expect, whose_order_is_ours
+from coordinator.takeover import standing_nowhere, unchanged
 from fleet.state.scripts import SEP
 from tests.unit.coordinator.standins import Queue, tracked
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.watch import MEMORY_FULL, Watch, capacity_of, standing_still
-from fleet.config import MIN_CAPACITY
+from coordinator.watch import Watch, capacity_of, standing_still
+from fleet.config.router import MIN_CAPACITY
 from fleet.state.observe import PoolView
 from fleet.state.pool import PoolSettings
-from fleet.state.registry import Registry
+from fleet.state.registry import NEARLY_FULL, Registry
 from tests.clocks import HandClock
 
 
@@ -55,7 +55,7 @@ def test_a_pool_does_not_stand_still_that_has_a_reason(view: PoolView) -> None:
 async def test_redis_is_full_above_nine_tenths_and_the_log_hears_of_each_change_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shares = [0.5, MEMORY_FULL, 0.95, 0.99, 0.6]
+    shares = [0.5, NEARLY_FULL, 0.95, 0.99, 0.6]
 
     async def memory_share(_: Registry) -> float:
         return shares.pop(0)

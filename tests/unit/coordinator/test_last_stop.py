@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from coordinator.hand_back import tracked_under
+from coordinator.last_stop import tracked_under
 from tests.unit.coordinator.standins import tracked
 
 
