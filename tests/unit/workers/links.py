@@ -28,9 +28,10 @@ class Link:
         self.dropped: list[LaneLease] = []
         self.held_back: list[LaneLease] = []
         self.trimmed: list[int] = []
-        self.pokes = self.wakes = 0
-        self.looks: list[int | None] = []
-        self.due = SimpleNamespace(told=self.looks.append)
+        self.pokes = self.wakes = self.looks = 0
+        """A look wakes it, too."""
+        self.dues: list[int | None] = []
+        self.due = SimpleNamespace(told=self.dues.append)
 
     @property
     def busy(self) -> bool:
@@ -69,6 +70,7 @@ class Link:
         self.wakes += 1
 
     def look(self) -> None:
+        self.looks += 1
         self.wake()
 
 

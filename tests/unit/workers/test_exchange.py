@@ -17,7 +17,7 @@ from fleet.state.pool import Claim, Exchanged, Policy
 from tests.clocks import LoopClock
 from tests.state.stage import in_group
 from workers.account import Account
-from workers.exchange import MAX_CLAIM, PERMIT_MS, STALL_MS, PoolLink
+from workers.exchange import KEEP_EVERY_MS, MAX_CLAIM, PERMIT_MS, STALL_MS, PoolLink
 from workers.lease import LaneLease
 from workers.seats import Seats
 
@@ -31,7 +31,8 @@ class Scene:
 
     code, keys = "P", PoolKeys("P")
 
-    def __init__(self, *answers: Exchanged | StateError, seats: int = 500) -> None:
+    def __init__(self, *answers: Exchanged | StateError, seats: int = 500, took_s: float = TOOK_S) -> None:
+        self._took_s = took_s
         self.answers = list(answers)
         self.calls: list[dict[str, Any]] = []
         self.called_s: list[float] = []
@@ -60,7 +61,7 @@ class Scene:
         self.calls.append(asked)
         self.called_s.append(asyncio.get_running_loop().time())
         answer = self.answers.pop(0) if self.answers else answered()
-        await asyncio.sleep(TOOK_S)
+        await asyncio.sleep(self._took_s)
         if isinstance(answer, StateError):
             raise answer
         return answer
@@ -140,19 +141,25 @@ async def test_where_all_that_it_wants_is_granted_there_may_be_more(
     assert (scene.asked("want"), len(scene.started)) == (wants, sum(granted))
 
 
-async def test_outcomes_of_leases_that_go_on_gather_for_a_moment_and_all_else_is_said_at_once() -> None:
-    scene = Scene()
+@pytest.mark.parametrize(("ends", "after_ms", "release"), [(False, KEEP_EVERY_MS, "keep"), (True, 0.4, "ready")])
+async def test_outcomes_of_a_lease_that_goes_on_gather_for_a_moment_and_one_that_ends_is_settled_at_once(
+    ends: bool, after_ms: float, release: str
+) -> None:
+    scene = Scene(took_s=0.0001)
     (lease,) = await scene.claimed("a")
-    for _ in range(3):
+    for pause_s in (0.0002, 0.0002, 0.0):
         scene.link.owe(lease).items.append(acked(lease))
         scene.link.poke()
-    scene.link.owe(lease).items.append(acked(lease))
-    scene.link.poke()
-    scene.link.release(lease)
-    scene.link.poke()
+        await asyncio.sleep(pause_s)
+    if ends:
+        scene.link.release(lease)
+        scene.link.poke()
     await asyncio.sleep(5)
-    (settlements,) = scene.asked("settlements")
-    assert [(one.lane, len(one.items), one.release) for one in settlements] == [("a", 4, "ready")]
+    first_s, second_s = scene.called_s
+    assert (second_s - first_s) * 1000 == pytest.approx(after_ms)
+    first, second = scene.asked("settlements")
+    assert [len(one.items) for one in (*first, *second)] == [1, 2]
+    assert second[0].release == release
 
 
 @pytest.mark.parametrize(("holds", "calls"), [(True, 0), (False, 1)])

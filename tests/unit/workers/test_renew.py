@@ -106,17 +106,17 @@ async def test_an_error_of_redis_drops_nothing_and_prolongs_nothing() -> None:
 
 async def test_there_is_one_call_at_a_time_and_what_ends_meanwhile_is_none_of_its_business() -> None:
     scene = Scene()
-    ended, again = scene.lease("ended", 5_000), scene.lease("again", 5_000)
+    ended, again, kept = (scene.lease(lane, 5_000) for lane in ("ended", "again", "kept"))
     scene.lost = ["again"]
     scene.answers.clear()
     scene.renewal.keep()
     await asyncio.sleep(0)
     scene.link.release(ended)
-    granted = scene.lease("again", 9_000)
+    granted, before_ms = scene.lease("again", 9_000), ended.deadline_ms
     scene.renewal.keep()
     scene.answers.set()
-    before_ms = ended.deadline_ms
     await scene.keep()
     assert (len(scene.asked), scene.link.dropped) == (1, [])
-    assert scene.link.leases == {"again": granted}, "the one that was lost is not the one that is held now"
+    assert scene.link.leases == {"kept": kept, "again": granted}, "the one that is held now was not lost"
     assert (ended.deadline_ms, again.deadline_ms) == (before_ms, before_ms)
+    assert kept.deadline_ms > before_ms

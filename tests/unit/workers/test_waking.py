@@ -146,11 +146,11 @@ async def test_work_wakes_and_what_is_due_is_looked_at_by_the_first_alone() -> N
         scene.waking.on_pool("A", None)
         assert link.wakes == 3, "what was missed may have been work"
         scene.waking.on_pool("A", "250")
-        assert link.looks == [250]
+        assert link.dues == [250]
         link.place = 1
         scene.waking.on_pool("A", "100")
         scene.waking.on_pool("A", "+1")
-        assert (link.looks, link.wakes) == ([250], 3)
+        assert (link.dues, link.wakes) == ([250], 3)
         scene.waking.on_pool("A", None)
         scene.waking.on_pool("A", "+2")
         assert link.wakes == 5, "there is a lane for each of the two"
@@ -174,7 +174,7 @@ async def test_the_first_home_looks_also_when_it_can_take_nothing_and_its_call_t
         scene.has_room, scene.stopping = False, True
         for message in ("+1", "+0", None):
             scene.waking.on_pool("A", message)
-        assert (scene.links["A"].wakes, scene.registry.passed_on) == (4, [])
+        assert (scene.links["A"].looks, scene.registry.passed_on) == (4, [])
 
 
 @pytest.mark.parametrize(("place", "asked"), [(1, (2, 4)), (2, (4, 8)), (3, (6, 12))])

@@ -169,6 +169,7 @@ async def test_it_tells_what_it_holds_and_of_deliveries_that_take_long() -> None
     assert [(one["pool"], one["group"]) for one in scene.describes("deliveries")] == [("P", "a")]
     link.leases.clear()
     assert scene.describes("inFlight") == 1
+    assert len(scene.worker._holding) == 1, "of ten thousand pools it goes through the few that it holds leases in"
 
 
 # The end -------------------------------------------------------------------------------------------
