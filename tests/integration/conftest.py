@@ -16,7 +16,7 @@ from fleet.jobs.store import JobStore
 from fleet.sources import open as opening
 from tests.clocks import HandClock
 from tests.integration.job_store_world import a_store
-from tests.integration.nats_world import Place
+from tests.integration.place import Place
 from tests.servers.activemq import ActiveMqServer, running_activemq
 from tests.servers.local import RedisServer
 

@@ -18,17 +18,8 @@ from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.base import Depth, Outgoing, Received
-from tests.integration.activemq_world import (
-    EMPTY,
-    HEARTBEAT_MS,
-    SOON_MS,
-    bodies,
-    held,
-    poll_again,
-    send,
-    source_of,
-    until,
-)
+from tests.integration.activemq_source import EMPTY, HEARTBEAT_MS, SOON_MS, poll_again, source_of, until
+from tests.messages import bodies, held, opened, send
 from tests.servers.activemq import MOST_BODY_BYTES, ActiveMqServer, running_activemq
 from tests.servers.proxy import proxied
 
@@ -40,9 +31,7 @@ async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
     numbers = [str(number) for number in range(30)]
     await send(uri, *numbers)
     with proxied(activemq_server.port) as proxy:
-        source = source_of(activemq_server.uri(queue, port=proxy.port))
-        await source.open()
-        try:
+        async with opened(source_of(activemq_server.uri(queue, port=proxy.port))) as source:
             before = await source.poll(10, SOON_MS)
             assert await source.ack(held(before[:4])) == [True] * 4
             waiting = asyncio.create_task(source.poll(0, 0))
@@ -71,17 +60,13 @@ async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
             assert await source.extend(held(before[5:7]), 1) == [False, False]
             assert all(await source.ack(held(after)))
             await until(source, EMPTY)
-        finally:
-            await source.close()
 
 
 async def test_a_poll_that_waits_hears_at_once_that_the_line_was_cut(
     activemq_server: ActiveMqServer, queue: str
 ) -> None:
     with proxied(activemq_server.port) as proxy:
-        source = source_of(activemq_server.uri(queue, port=proxy.port))
-        await source.open()
-        try:
+        async with opened(source_of(activemq_server.uri(queue, port=proxy.port))) as source:
             assert await source.poll(1, 0) == []
             waiting = asyncio.create_task(source.poll(1, 60_000))
             await asyncio.sleep(0)
@@ -89,8 +74,6 @@ async def test_a_poll_that_waits_hears_at_once_that_the_line_was_cut(
             async with asyncio.timeout(2):
                 with pytest.raises(SourceUnavailable):
                     await waiting
-        finally:
-            await source.close()
 
 
 async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_in_order(
@@ -98,9 +81,7 @@ async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_
 ) -> None:
     uri = mortal.uri(queue)
     await send(uri, "1", "2", "3", "4")
-    source = source_of(uri)
-    await source.open()
-    try:
+    async with opened(source_of(uri)) as source:
         before = await source.poll(10, SOON_MS)
         assert await source.ack(held(before[:1])) == [True]
         mortal.restart()
@@ -109,8 +90,6 @@ async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_
         assert [one.broker_id for one in after] == [one.broker_id for one in before[1:]]
         assert all(await source.ack(held(after)))
         await until(source, EMPTY)
-    finally:
-        await source.close()
 
 
 _OWNER = """
@@ -247,9 +226,7 @@ async def test_a_text_message_is_read_as_its_text(activemq_server: ActiveMqServe
 async def test_a_broker_without_plugins_is_served_too(tmp_path: Any) -> None:
     with running_activemq(tmp_path / "plain", has_plugins=False) as server:
         uri = server.uri("plain")
-        source = source_of(uri)
-        await source.open()
-        try:
+        async with opened(source_of(uri)) as source:
             await send(uri, "1", "2", "3")
             onlooker = source_of(uri)
             # Whether somebody has them the broker does not say: it is taken as if.
@@ -262,8 +239,6 @@ async def test_a_broker_without_plugins_is_served_too(tmp_path: Any) -> None:
             assert await source.poll(10, 0) == []
             (again,) = await source.poll(10, SOON_MS)
             assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
-        finally:
-            await source.close()
 
 
 async def test_a_source_closes_at_once_and_leaves_no_thread_also_when_its_broker_hangs(
@@ -294,15 +269,11 @@ async def test_a_source_that_has_nothing_to_say_keeps_its_connection(
 ) -> None:
     uri = activemq_server.uri(queue)
     await send(uri, "a")
-    source = source_of(uri, HEARTBEAT_MS)
-    await source.open()
-    try:
+    async with opened(source_of(uri, HEARTBEAT_MS)) as source:
         received = await source.poll(10, SOON_MS)
         assert await source.poll(10, 5 * HEARTBEAT_MS) == []
         assert await source.extend(held(received), 1) == [True]
         assert await source.ack(held(received)) == [True]
-    finally:
-        await source.close()
 
 
 async def test_a_broker_that_falls_silent_is_given_up(mortal: ActiveMqServer, queue: str) -> None:

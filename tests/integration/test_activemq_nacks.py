@@ -14,15 +14,8 @@ from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Received
-from tests.integration.activemq_world import (
-    EMPTY,
-    SOON_MS,
-    held,
-    poll_again,
-    send,
-    source_of,
-    until,
-)
+from tests.integration.activemq_source import EMPTY, SOON_MS, poll_again, source_of, until
+from tests.messages import held, opened, send
 from tests.servers.activemq import ActiveMqServer
 
 
@@ -47,12 +40,8 @@ async def an_heir(
     with pytest.raises(Died):
         await dying.nack([(held([first])[0], delay_ms)])
     await dying.close()
-    heir = source_of(uri)
-    await heir.open()
-    try:
+    async with opened(source_of(uri)) as heir:
         yield first, heir
-    finally:
-        await heir.close()
 
 
 @pytest.mark.parametrize(
@@ -86,9 +75,7 @@ async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_noth
 ) -> None:
     uri = mortal.uri(queue)
     await send(uri, "a")
-    source = source_of(uri)
-    await source.open()
-    try:
+    async with opened(source_of(uri)) as source:
         (first,) = await source.poll(10, SOON_MS)
         delete = source._delete_copied
 
@@ -105,8 +92,6 @@ async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_noth
         assert await source.ack(held([again])) == [True]
         assert await source.poll(10, 1500) == []  # the copy comes in this time, and is dropped
         await until(source, EMPTY)
-    finally:
-        await source.close()
 
 
 async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
@@ -118,9 +103,7 @@ async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
     await line.open()
     headers = {"destination": f"/queue/{queue}", "persistent": "true", "tenant": "a:b", "FleetGroup": "größe"}
     assert await line.ask([StompCommand("SEND", headers | {"content-length": "256"}, raw)]) == [""]
-    source = source_of(uri)
-    await source.open()
-    try:
+    async with opened(source_of(uri)) as source:
         (first,) = await source.poll(10, SOON_MS)
         seen = [first]
         for delay_ms in (50, 0, 50):
@@ -132,6 +115,4 @@ async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
         assert len({one.handle for one in seen}) == 4
         assert await source.ack(held(seen)) == [False, False, False, True]
         await until(source, EMPTY)
-    finally:
-        await source.close()
         await line.close()

@@ -24,7 +24,7 @@ from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from tests.clocks import HandClock
-from tests.integration.activemq_world import HEARTBEAT_MS, source_of
+from tests.integration.activemq_source import HEARTBEAT_MS, source_of
 from tests.integration.owner import Silence
 from tests.integration.owning import HeldSource, Owning, an_owner, eventually
 from tests.servers.activemq import ActiveMqServer

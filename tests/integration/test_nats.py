@@ -11,7 +11,8 @@ import pytest
 from fleet.errors import InvalidConfig, SourceUnavailable
 from fleet.sources.base import Outgoing, Source
 from fleet.sources.nats.pull import SILENCE_S
-from tests.integration.nats_world import LONG_MS, SOON_MS, Place, held, numbers_of
+from tests.integration.place import LONG_MS, SOON_MS, Place, numbers_of
+from tests.messages import held
 from tests.servers.nats import NatsServer
 
 # Polling ------------------------------------------------------------------------------------------------

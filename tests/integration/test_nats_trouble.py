@@ -13,7 +13,8 @@ import pytest
 from fleet.errors import FleetError, SourceUnavailable
 from fleet.sources.base import Outgoing, Receipt, Received, Source
 from fleet.sources.open import open_publisher, open_source
-from tests.integration.nats_world import LONG_MS, SOON_MS, Place, drained, held, numbers_of, until_it_answers
+from tests.integration.place import LONG_MS, SOON_MS, Place, drained, numbers_of, until_it_answers
+from tests.messages import held
 from tests.servers.nats import NatsServer, running_nats
 from tests.servers.proxy import proxied
 

@@ -10,9 +10,10 @@ from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Outgoing, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.sources.sqs.source import SqsSource
-from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held, send
+from tests.messages import bodies, held, opened, send
 from tests.servers.moto import REGION, MotoServer, running_moto
 from tests.servers.proxy import proxied
+from tests.unit.sources.sqs.source import SOON_MS, a_source
 
 
 @pytest.mark.parametrize(("fifo", "group"), [(False, "größe 1"), (True, "order/1:a~"), (True, None), (False, None)])
@@ -72,7 +73,7 @@ async def test_a_cut_line_is_told_and_once_mended_everything_goes_on(moto_server
     uri = moto_server.make_queue(fifo=fifo)
     with proxied(moto_server.port) as line:
         behind = uri.replace(f":{moto_server.port}/", f":{line.port}/")
-        async with a_source(behind, connections=2) as source, a_publisher(behind) as publisher:
+        async with a_source(behind, connections=2) as source, opened(open_publisher(behind)) as publisher:
             await send(uri, "1")
             first = await source.poll(10, SOON_MS)
             assert bodies(first) == ["1"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.sources.base import Outgoing
+from fleet.sources.open import open_publisher
 from tests.flow import (
     Flow,
     a_tail_that_went_back_is_not_overtaken,
@@ -17,11 +18,12 @@ from tests.flow import (
     what_comes_while_the_head_fails_goes_back,
     what_lapsed_is_not_overtaken,
 )
-from tests.integration.sqs_world import SOON_MS, a_publisher, a_source, bodies, held
+from tests.messages import bodies, held, opened
 from tests.servers.local import RedisServer
 from tests.servers.moto import aws_settings
 from tests.servers.ports import free_port
 from tests.servers.strict_sqs import running_strict_sqs, uri_of
+from tests.unit.sources.sqs.source import SOON_MS, a_source
 
 CONNECTIONS = 4
 
@@ -35,7 +37,7 @@ def uri(tmp_path: Path) -> Iterator[str]:
 
 async def test_the_tail_of_a_group_that_waits_in_place_is_not_overtaken(uri: str, redis_server: RedisServer) -> None:
     async with (
-        a_publisher(uri) as publisher,
+        opened(open_publisher(uri)) as publisher,
         a_source(uri) as source,
         flowing(publisher, source, redis_server.url, capacity=8, on_failure="hold") as flow,
     ):
@@ -47,7 +49,7 @@ async def test_a_group_keeps_its_order_when_its_visibility_lapses(
     uri: str, redis_server: RedisServer, case: Callable[[Flow], Awaitable[None]]
 ) -> None:
     async with (
-        a_publisher(uri) as publisher,
+        opened(open_publisher(uri)) as publisher,
         a_source(uri, visibility_ms=1000) as source,
         flowing(publisher, source, redis_server.url) as flow,
     ):
@@ -56,7 +58,7 @@ async def test_a_group_keeps_its_order_when_its_visibility_lapses(
 
 async def send_to_groups(uri: str, *names: str) -> None:
     """Each in the group that its first letters are."""
-    async with a_publisher(uri) as publisher:
+    async with opened(open_publisher(uri)) as publisher:
         messages = [Outgoing(name, name.encode(), name.partition(":")[0]) for name in names]
         assert not any(await publisher.publish(messages))
 

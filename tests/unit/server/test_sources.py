@@ -17,6 +17,7 @@ from fleet.server.publishers import Publishers
 from fleet.sources.base import Depth, Outgoing, Publisher
 from fleet.sources.open import open_source
 from tests.clocks import HandClock
+from tests.messages import opened
 
 LOCAL = QueueConfig(name="local", uri="sqlite:///q.db?queue=a")
 REMOTE = QueueConfig(name="remote", uri="https://sqs.example/1/q")
@@ -58,12 +59,8 @@ def uri(tmp_path: Path, name: str = "q") -> str:
 
 
 async def bodies(where: str) -> list[bytes]:
-    source = open_source("q", where, 1000)
-    await source.open()
-    try:
+    async with opened(open_source("q", where, 1000)) as source:
         return [message.body for message in await source.poll(1000, 0)]
-    finally:
-        await source.close()
 
 
 async def test_requests_at_the_same_time_share_one_publisher_and_each_keeps_its_order(tmp_path: Path) -> None:

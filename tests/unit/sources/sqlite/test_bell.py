@@ -10,7 +10,8 @@ import pytest
 from fleet.sources.sqlite import bell as file_bell
 from fleet.sources.sqlite import source as sqlite
 from fleet.sources.sqlite.bell import FileBell
-from tests.unit.sources.sqlite.world import World, bodies
+from tests.messages import bodies
+from tests.unit.sources.sqlite.queue_file import QueueFile
 
 
 async def test_a_touch_by_another_process_wakes(tmp_path: Path) -> None:
@@ -44,30 +45,30 @@ async def test_ringing_at_a_file_that_is_gone_is_no_error(tmp_path: Path) -> Non
 async def test_a_poll_hears_a_send_and_does_not_find_it_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path / "queue.db")
+    queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(sqlite, "_LOOK_S", 60)
-    async with world.source() as source:
+    async with queue_file.source() as source:
         poll = asyncio.create_task(source.poll(1, 60_000))
         assert await source.poll(1, 0) == []
-        await world.send("x")
+        await queue_file.send("x")
         assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
 
 
 async def test_a_poll_finds_what_was_sent_without_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path / "queue.db")
+    queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(file_bell, "ring", lambda path: None)
-    async with world.source() as source:
+    async with queue_file.source() as source:
         poll = asyncio.create_task(source.poll(1, 60_000))
         assert await source.poll(1, 0) == []
-        await world.send("x")
+        await queue_file.send("x")
         assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
 
 
 async def test_a_process_without_inotify_still_wakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path / "queue.db")
+    queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(file_bell._libc, "inotify_init1", lambda flags: -1)
-    async with world.source() as source:
+    async with queue_file.source() as source:
         poll = asyncio.create_task(source.poll(1, 60_000))
         assert await source.poll(1, 0) == []
-        await world.send("x")
+        await queue_file.send("x")
         assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]

@@ -9,7 +9,8 @@ import pytest
 
 from fleet.sources.base import Outgoing
 from fleet.sources.sqlite.source import SqliteSource
-from tests.unit.sources.sqlite.world import World, held
+from tests.messages import held
+from tests.unit.sources.sqlite.queue_file import QueueFile
 
 
 class Steps:
@@ -32,8 +33,8 @@ class Steps:
 
 async def _steps(folder: Path, *, groups: int, per_group: int, leased: int = 0, delayed: int = 0) -> list[int]:
     """Steps of a poll for 64, the ack of half, the nack of the rest, and an empty-handed poll's depth."""
-    world = World(folder / f"{groups}-{per_group}-{leased}-{delayed}.db")
-    async with world.publisher() as publisher, world.source() as source:
+    queue_file = QueueFile(folder / f"{groups}-{per_group}-{leased}-{delayed}.db")
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         for _ in range(per_group):
             await publisher.publish([Outgoing(id="x", body=b"x", group=f"{n}") for n in range(groups)])
         await publisher.publish([Outgoing(id="x", body=b"x", delay_ms=60_000 + n % 50) for n in range(delayed)])
@@ -76,8 +77,8 @@ async def test_invisible_and_held_messages_are_not_looked_at(tmp_path: Path) -> 
 @pytest.mark.parametrize("backlog", [100, 5_000])
 async def test_one_group_costs_the_same_whatever_is_behind(tmp_path: Path, backlog: int) -> None:
     shallow = await _steps(tmp_path, groups=1, per_group=70)
-    world = World(tmp_path / "deep.db")
-    async with world.publisher() as publisher, world.source() as source:
+    queue_file = QueueFile(tmp_path / "deep.db")
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         await publisher.publish([Outgoing(id="x", body=b"x", group="g") for _ in range(backlog)])
         steps = Steps(source)
         await steps.start()

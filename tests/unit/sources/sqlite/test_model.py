@@ -14,14 +14,14 @@ from fleet.sources.sqlite import lease as sqlite_lease
 from fleet.sources.sqlite.publisher import DEDUP_MS
 from tests.unit.sources import queue_model
 from tests.unit.sources.queue_model import VISIBILITY_MS, Run, Step, steps_of_a_run
-from tests.unit.sources.sqlite.world import World
+from tests.unit.sources.sqlite.queue_file import QueueFile
 
 
 async def _run(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder) / "queue.db")
-        async with world.source(visibility_ms=VISIBILITY_MS) as source, world.publisher() as publisher:
-            run = Run(world.clock, source, publisher, fills=True)
+        queue_file = QueueFile(Path(folder) / "queue.db")
+        async with queue_file.source(visibility_ms=VISIBILITY_MS) as source, queue_file.publisher() as publisher:
+            run = Run(queue_file.clock, source, publisher, fills=True)
             for step in steps:
                 await run.step(*step)
             await run.drain()

@@ -9,43 +9,44 @@ import pytest
 from fleet.errors import SourceError, SourceFull, SourceUnavailable
 from fleet.sources.base import Outgoing
 from fleet.sources.sqlite.publisher import DEDUP_MS
-from tests.unit.sources.sqlite.world import World, bodies, held, run_dying_producer, start_producer
+from tests.messages import bodies, held
+from tests.unit.sources.sqlite.queue_file import QueueFile, run_dying_producer, start_producer
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "queue.db")
+def queue_file(tmp_path: Path) -> QueueFile:
+    return QueueFile(tmp_path / "queue.db")
 
 
-async def test_a_dedup_id_is_forgotten_after_five_minutes_and_not_before(world: World) -> None:
-    async with world.publisher() as publisher, world.source() as source:
+async def test_a_dedup_id_is_forgotten_after_five_minutes_and_not_before(queue_file: QueueFile) -> None:
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         for body, wait_ms in [(b"first", 0), (b"too soon", DEDUP_MS - 1), (b"again", 1), (b"too soon", 1)]:
-            world.clock.now_ms += wait_ms
+            queue_file.clock.now_ms += wait_ms
             assert await publisher.publish([Outgoing(id="x", body=body, dedup_id="d")]) == [None]
         assert bodies(await source.poll(10, 0)) == ["first", "again"]
 
 
-async def test_dedup_ids_of_two_queues_have_nothing_to_do_with_each_other(world: World) -> None:
+async def test_dedup_ids_of_two_queues_have_nothing_to_do_with_each_other(queue_file: QueueFile) -> None:
     for queue in ("a", "b"):
-        async with world.publisher(queue=queue) as publisher:
+        async with queue_file.publisher(queue=queue) as publisher:
             await publisher.publish([Outgoing(id="x", body=b"x", dedup_id="d")])
-        async with world.source(queue=queue) as source:
+        async with queue_file.source(queue=queue) as source:
             assert len(await source.poll(10, 0)) == 1
 
 
-async def test_lapsed_dedup_ids_are_cleared_away_by_later_sends(world: World) -> None:
-    async with world.publisher() as publisher:
+async def test_lapsed_dedup_ids_are_cleared_away_by_later_sends(queue_file: QueueFile) -> None:
+    async with queue_file.publisher() as publisher:
         await publisher.publish([Outgoing(id="x", body=b"x", dedup_id=f"{n}") for n in range(100)])
-        world.clock.now_ms += DEDUP_MS
+        queue_file.clock.now_ms += DEDUP_MS
         for n in range(50):
             await publisher.publish([Outgoing(id="x", body=b"x", dedup_id=f"new {n}")])
-    db = sqlite3.connect(world.path)
+    db = sqlite3.connect(queue_file.path)
     assert db.execute("SELECT count(*) FROM dedup").fetchone() == (50,)
     db.close()
 
 
-async def test_a_name_that_is_no_text_is_refused_and_the_rest_is_accepted(world: World) -> None:
-    async with world.publisher() as publisher, world.source() as source:
+async def test_a_name_that_is_no_text_is_refused_and_the_rest_is_accepted(queue_file: QueueFile) -> None:
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         answers = await publisher.publish(
             [
                 Outgoing(id="1", body=b"1", group="g"),
@@ -60,8 +61,8 @@ async def test_a_name_that_is_no_text_is_refused_and_the_rest_is_accepted(world:
 
 
 @pytest.mark.parametrize("group", ["nul\0byte", "line\nbreak", "'; DROP TABLE messages; --", "ü" * 10_000, "%s?:x"])
-async def test_any_text_can_be_a_group(world: World, group: str) -> None:
-    async with world.publisher() as publisher, world.source() as source:
+async def test_any_text_can_be_a_group(queue_file: QueueFile, group: str) -> None:
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         await publisher.publish([Outgoing(id="x", body=b"1", group=group, dedup_id=group)])
         await publisher.publish([Outgoing(id="x", body=b"2", group=group)])
         first = await source.poll(1, 0)
@@ -71,15 +72,15 @@ async def test_any_text_can_be_a_group(world: World, group: str) -> None:
         assert bodies(await source.poll(1, 0)) == ["2"]
 
 
-async def test_a_large_body_comes_back_whole(world: World) -> None:
+async def test_a_large_body_comes_back_whole(queue_file: QueueFile) -> None:
     body = bytes(range(256)) * 4096
-    async with world.publisher() as publisher, world.source() as source:
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         await publisher.publish([Outgoing(id="x", body=body)])
         assert (await source.poll(1, 0))[0].body == body
 
 
-async def test_a_full_file_refuses_the_batch_whole_and_takes_the_next_after_a_drain(world: World) -> None:
-    async with world.publisher(max_file_bytes=200_000) as publisher, world.source() as source:
+async def test_a_full_file_refuses_the_batch_whole_and_takes_the_next_after_a_drain(queue_file: QueueFile) -> None:
+    async with queue_file.publisher(max_file_bytes=200_000) as publisher, queue_file.source() as source:
         small = [Outgoing(id="x", body=b"small", group="g")]
         assert await publisher.publish(small) == [None]
         with pytest.raises(SourceFull, match="cannot grow"):
@@ -91,8 +92,8 @@ async def test_a_full_file_refuses_the_batch_whole_and_takes_the_next_after_a_dr
         assert await publisher.publish(small) == [None]
 
 
-async def test_a_batch_that_fails_half_way_leaves_nothing_and_blocks_nobody(world: World) -> None:
-    async with world.publisher() as publisher, world.source() as source:
+async def test_a_batch_that_fails_half_way_leaves_nothing_and_blocks_nobody(queue_file: QueueFile) -> None:
+    async with queue_file.publisher() as publisher, queue_file.source() as source:
         await asyncio.wrap_future(publisher._file.submit(lambda db: db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)))
         with pytest.raises(SourceError, match="too big"):
             await publisher.publish([Outgoing(id="x", body=b"x" * size) for size in (1, 20_000, 1)])
@@ -101,9 +102,9 @@ async def test_a_batch_that_fails_half_way_leaves_nothing_and_blocks_nobody(worl
         assert bodies(await source.poll(10, 0)) == ["next"]
 
 
-async def test_a_file_locked_for_too_long_is_unavailable_and_works_again_afterwards(world: World) -> None:
-    async with world.publisher(busy_timeout_ms=20) as publisher:
-        other = sqlite3.connect(world.path, isolation_level=None)
+async def test_a_file_locked_for_too_long_is_unavailable_and_works_again_afterwards(queue_file: QueueFile) -> None:
+    async with queue_file.publisher(busy_timeout_ms=20) as publisher:
+        other = sqlite3.connect(queue_file.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SourceUnavailable, match="locked"):
             await publisher.publish([Outgoing(id="x", body=b"x")])
@@ -112,16 +113,16 @@ async def test_a_file_locked_for_too_long_is_unavailable_and_works_again_afterwa
         assert await publisher.publish([Outgoing(id="x", body=b"x")]) == [None]
 
 
-async def test_two_processes_publish_while_a_third_takes_and_every_group_stays_in_order(world: World) -> None:
+async def test_two_processes_publish_while_a_third_takes_and_every_group_stays_in_order(queue_file: QueueFile) -> None:
     rounds = 60
-    async with world.source() as source:
-        producers = [start_producer(world.path, name, rounds) for name in ("left", "right")]
+    async with queue_file.source() as source:
+        producers = [start_producer(queue_file.path, name, rounds) for name in ("left", "right")]
         try:
             seen: dict[str, list[tuple[int, int]]] = {"left": [], "right": []}
             by_group: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
             ids: set[str] = set()
             while len(ids) < 2 * rounds * 7:
-                world.clock.now_ms = 1 << 42  # the producers use the real clock
+                queue_file.clock.now_ms = 1 << 42  # the producers use the real clock
                 received = await source.poll(50, 10_000)
                 assert received, "a producer has died, or a message is lost"
                 for one in received:
@@ -137,15 +138,15 @@ async def test_two_processes_publish_while_a_third_takes_and_every_group_stays_i
     assert codes == [0, 0]
 
 
-async def test_a_producer_killed_in_mid_transaction_leaves_nothing_and_blocks_nobody(world: World) -> None:
-    await world.send("before")
-    async with world.source() as source, world.publisher() as publisher:
-        assert await asyncio.to_thread(run_dying_producer, world.path) == -9
+async def test_a_producer_killed_in_mid_transaction_leaves_nothing_and_blocks_nobody(queue_file: QueueFile) -> None:
+    await queue_file.send("before")
+    async with queue_file.source() as source, queue_file.publisher() as publisher:
+        assert await asyncio.to_thread(run_dying_producer, queue_file.path) == -9
         assert await publisher.publish([Outgoing(id="x", body=b"after", group="g")]) == [None]
         received = await source.poll(10, 0)
         assert bodies(received) == ["before", "after"]
         assert all(await source.ack(held(received)))
         assert await source.poll(10, 0) == []
-    db = sqlite3.connect(world.path)
+    db = sqlite3.connect(queue_file.path)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()

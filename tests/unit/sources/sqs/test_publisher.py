@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Outgoing, Publisher
+from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.sources.sqs.client import QueueFacts
 from fleet.sources.sqs.publisher import refusal
+from tests.messages import opened
 from tests.servers.moto import aws_settings
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, all_done, failing, refusing, scripted_sqs
 
@@ -25,16 +26,6 @@ def fifo() -> Iterator[ScriptedSqs]:
         yield server
 
 
-@asynccontextmanager
-async def a_publisher(sqs: ScriptedSqs) -> AsyncIterator[Publisher]:
-    publisher = open_publisher(sqs.url)
-    await publisher.open()
-    try:
-        yield publisher
-    finally:
-        await publisher.close()
-
-
 def outgoing(*bodies: str, group: str | None = "g") -> list[Outgoing]:
     return [Outgoing(id=body, body=body.encode(), group=group) for body in bodies]
 
@@ -44,7 +35,7 @@ def sent(sqs: ScriptedSqs) -> list[list[str]]:
 
 
 async def test_ten_go_in_a_call_in_their_order(sqs: ScriptedSqs) -> None:
-    async with a_publisher(sqs) as publisher:
+    async with opened(open_publisher(sqs.url)) as publisher:
         bodies = [str(number) for number in range(23)]
         assert await publisher.publish(outgoing(*bodies)) == [None] * 23
         assert await publisher.publish([]) == []
@@ -53,14 +44,14 @@ async def test_ten_go_in_a_call_in_their_order(sqs: ScriptedSqs) -> None:
 
 async def test_a_call_holds_256_kib_and_what_is_larger_goes_alone(sqs: ScriptedSqs) -> None:
     sizes = [100, 150, 100, 600, 1, 1]
-    async with a_publisher(sqs) as publisher:
+    async with opened(open_publisher(sqs.url)) as publisher:
         messages = [Outgoing(id=str(size), body=b"x" * size * 1024) for size in sizes]
         assert await publisher.publish(messages) == [None] * 6
     assert [[len(body) // 1024 for body in call] for call in sent(sqs)] == [[100, 150], [100], [600], [1, 1]]
 
 
 async def test_a_standard_queue_carries_group_and_delay_with_each_message(sqs: ScriptedSqs) -> None:
-    async with a_publisher(sqs) as publisher:
+    async with opened(open_publisher(sqs.url)) as publisher:
         await publisher.publish(
             [Outgoing(id="a", body=b"a", group="größe 1", delay_ms=1001), Outgoing(id="b", body=b"b")]
         )
@@ -73,7 +64,7 @@ async def test_a_standard_queue_carries_group_and_delay_with_each_message(sqs: S
 
 
 async def test_a_fifo_queue_is_told_group_and_dedup_id(fifo: ScriptedSqs) -> None:
-    async with a_publisher(fifo) as publisher:
+    async with opened(open_publisher(fifo.url)) as publisher:
         messages = [
             Outgoing(id="a", body=b"a", group="g", dedup_id="d"),
             Outgoing(id="b", body=b"b", group="g"),
@@ -130,7 +121,7 @@ def test_what_sqs_takes_is_not_refused(message: Outgoing, facts: QueueFacts) -> 
 
 async def test_a_failed_entry_is_told_in_its_place_and_holds_up_the_rest_of_its_group(fifo: ScriptedSqs) -> None:
     fifo.on("SendMessageBatch", failing({"3": ("InternalError", "oops", False)}))
-    async with a_publisher(fifo) as publisher:
+    async with opened(open_publisher(fifo.url)) as publisher:
         messages = [*outgoing(*map(str, range(12))), *outgoing("other", group="h"), *outgoing("alone", group=None)]
         answers = await publisher.publish(messages)
     assert sent(fifo) == [[str(number) for number in range(10)], ["other", "alone"]]
@@ -144,35 +135,28 @@ async def test_what_cannot_go_holds_up_its_group_on_fifo_and_nothing_on_standard
 ) -> None:
     messages = [*outgoing("1"), Outgoing("bad", b"\xff", group="g"), *outgoing("2"), *outgoing("3", group=None)]
     for queue, bodies in ((fifo, ["1", "3"]), (sqs, ["1", "2", "3"])):
-        async with a_publisher(queue) as publisher:
+        async with opened(open_publisher(queue.url)) as publisher:
             answers = await publisher.publish(messages)
         assert sent(queue) == [bodies]
         assert [why is None for why in answers] == [True, False, "2" in bodies, True]
 
 
-async def test_one_message_that_spoils_its_call_is_found(sqs: ScriptedSqs) -> None:
-    def answer(asked: dict[str, object]) -> Answer:
-        entries = asked["Entries"]
-        assert isinstance(entries, list)
-        bad = any(entry["MessageBody"] == "bad" for entry in entries)
-        return refusing("InvalidMessageContents")(asked) if bad else all_done(asked)
+def spoiled_by_one(asked: dict[str, Any]) -> Answer:
+    bad = any(entry["MessageBody"] == "bad" for entry in asked["Entries"])
+    return refusing("InvalidMessageContents")(asked) if bad else all_done(asked)
 
-    sqs.on("SendMessageBatch", answer)
-    async with a_publisher(sqs) as publisher:
+
+async def test_one_message_that_spoils_its_call_is_found(sqs: ScriptedSqs) -> None:
+    sqs.on("SendMessageBatch", spoiled_by_one)
+    async with opened(open_publisher(sqs.url)) as publisher:
         answers = await publisher.publish(outgoing("1", "bad", "2"))
     assert [why is None for why in answers] == [True, False, True]
     assert "InvalidMessageContents" in str(answers[1])
 
 
 async def test_a_message_that_spoils_its_call_holds_up_its_group_on_fifo(fifo: ScriptedSqs) -> None:
-    def answer(asked: dict[str, object]) -> Answer:
-        entries = asked["Entries"]
-        assert isinstance(entries, list)
-        bad = any(entry["MessageBody"] == "bad" for entry in entries)
-        return refusing("InvalidMessageContents")(asked) if bad else all_done(asked)
-
-    fifo.on("SendMessageBatch", answer)
-    async with a_publisher(fifo) as publisher:
+    fifo.on("SendMessageBatch", spoiled_by_one)
+    async with opened(open_publisher(fifo.url)) as publisher:
         answers = await publisher.publish([*outgoing("1", "bad", "2"), *outgoing("3", group="h")])
     assert [why is None for why in answers] == [True, False, False, True]
     assert ["2"] not in sent(fifo)
@@ -180,7 +164,7 @@ async def test_a_message_that_spoils_its_call_holds_up_its_group_on_fifo(fifo: S
 
 async def test_a_queue_that_is_away_is_an_error_and_one_that_goes_away_is_told_for_the_rest(sqs: ScriptedSqs) -> None:
     away = refusing("ServiceUnavailable", 503)
-    async with a_publisher(sqs) as publisher:
+    async with opened(open_publisher(sqs.url)) as publisher:
         sqs.on("SendMessageBatch", all_done, away)
         answers = await publisher.publish([*outgoing(*map(str, range(15))), Outgoing("bad", b"\xff")])
         assert answers[:10] == [None] * 10

@@ -13,7 +13,8 @@ from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Receipt
 from fleet.sources.open import open_source
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, failing, fixed, refusing, scripted_sqs
-from tests.unit.sources.sqs.world import EMPTY, SOON_MS, Gate, a_batch, a_source, heard, messages, numbers
+from tests.unit.sources.sqs.scripted import EMPTY, Gate, a_batch, heard, messages, numbers
+from tests.unit.sources.sqs.source import SOON_MS, a_source
 
 # Settling ------------------------------------------------------------------------------------------
 
@@ -23,7 +24,7 @@ async def test_each_entry_of_a_batch_has_its_own_answer(sqs: ScriptedSqs) -> Non
     expired = ("InvalidParameterValue", "Reason: The receipt handle has expired.", True)
     sqs.on("DeleteMessageBatch", failing({"r2": expired}))
     sqs.on("ChangeMessageVisibilityBatch", failing({"r1": ("MessageNotInflight", "", True)}))
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         batch = await a_batch(source)
         assert await source.ack(batch) == [True, False, True]
         assert await source.nack([(one, 0) for one in batch]) == [False, True, True]
@@ -33,7 +34,7 @@ async def test_each_entry_of_a_batch_has_its_own_answer(sqs: ScriptedSqs) -> Non
 async def test_an_entry_that_sqs_failed_of_itself_is_tried_again(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(1, 2, 3)), EMPTY)
     sqs.on("DeleteMessageBatch", failing({"r2": ("InternalError", "oops", False)}), failing({}))
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.ack(await a_batch(source)) == [True, True, True]
     first, second = sqs.asked("DeleteMessageBatch")
     assert [e["ReceiptHandle"] for e in first["Entries"]] == ["r1", "r2", "r3"]
@@ -44,7 +45,7 @@ async def test_an_entry_that_sqs_failed_of_itself_is_tried_again(sqs: ScriptedSq
 async def test_an_entry_that_stays_undone_is_an_error_and_no_success(sqs: ScriptedSqs, answer: Any) -> None:
     sqs.on("ReceiveMessage", fixed(messages(1, 2)), EMPTY)
     sqs.on("DeleteMessageBatch", answer)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         with pytest.raises(SourceUnavailable):
             await source.ack(await a_batch(source))
 
@@ -56,7 +57,7 @@ async def test_one_entry_that_spoils_its_whole_call_spoils_no_other(sqs: Scripte
         return {"Successful": [{"Id": entry["Id"]} for entry in asked["Entries"]]}
 
     sqs.on("DeleteMessageBatch", answer)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.ack([Receipt("a", "1.r1"), Receipt("b", "1.bad"), Receipt("c", "1.r3")]) == [
             True,
             False,
@@ -65,7 +66,7 @@ async def test_one_entry_that_spoils_its_whole_call_spoils_no_other(sqs: Scripte
 
 
 async def test_settling_goes_ten_a_call_and_names_each_handle_once(sqs: ScriptedSqs) -> None:
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         many = [Receipt(f"m{number}", f"1.r{number}") for number in range(25)]
         assert await source.ack([*many, many[0]]) == [True] * 26
     sent = [[entry["ReceiptHandle"] for entry in asked["Entries"]] for asked in sqs.asked("DeleteMessageBatch")]
@@ -81,7 +82,7 @@ async def test_calls_of_one_settling_run_side_by_side(sqs: ScriptedSqs) -> None:
         return {"Successful": [{"Id": entry["Id"]} for entry in asked["Entries"]]}
 
     sqs.on("DeleteMessageBatch", answer)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert all(await source.ack([Receipt(f"m{number}", f"1.r{number}") for number in range(25)]))
 
 
@@ -92,7 +93,7 @@ async def test_a_delay_is_whole_seconds_and_within_the_twelve_hours(
     sqs: ScriptedSqs, delay_ms: int, seconds: int
 ) -> None:
     sqs.on("ReceiveMessage", fixed(messages(1)), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         (one,) = await a_batch(source)
         await source.nack([(one, delay_ms)])
     (asked,) = sqs.asked("ChangeMessageVisibilityBatch")
@@ -102,7 +103,7 @@ async def test_a_delay_is_whole_seconds_and_within_the_twelve_hours(
 async def test_a_message_that_was_received_long_ago_is_extended_to_the_end_of_its_twelve_hours(
     sqs: ScriptedSqs,
 ) -> None:
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         long_ago_s = int(time.time()) - 43_000
         await source.extend([Receipt("m1", f"{long_ago_s:x}.r1")], 600_000)
     (asked,) = sqs.asked("ChangeMessageVisibilityBatch")
@@ -113,7 +114,7 @@ async def test_an_older_handle_of_what_came_again_settles_nothing(sqs: ScriptedS
     sqs.on(
         "ReceiveMessage", fixed(messages(1, receipt="old")), fixed(messages(1, count=2, receipt="new")), EMPTY
     )  # fmt: skip
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         (old,) = await a_batch(source)
         (new,) = await a_batch(source)
         assert await source.ack([old]) == [False]
@@ -139,7 +140,7 @@ async def test_an_older_handle_of_what_came_again_settles_nothing(sqs: ScriptedS
 )
 async def test_a_queue_that_is_away_is_unavailable_and_tried_once(sqs: ScriptedSqs, answer: Any) -> None:
     sqs.on("ReceiveMessage", answer, EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         with pytest.raises(SourceUnavailable):
             await source.poll(10, SOON_MS)
         assert len(sqs.asked("ReceiveMessage")) == 1
@@ -149,7 +150,7 @@ async def test_a_queue_that_is_away_is_unavailable_and_tried_once(sqs: ScriptedS
 async def test_what_is_no_sqs_is_unavailable(sqs: ScriptedSqs, answer: Any) -> None:
     sqs.on("GetQueueAttributes", answer)
     with pytest.raises(SourceUnavailable):
-        async with a_source(sqs):
+        async with a_source(sqs.url):
             pass
 
 
@@ -165,7 +166,7 @@ async def test_nobody_at_the_address_is_unavailable() -> None:
 async def test_an_error_of_a_time_when_nobody_polled_is_not_told_later(sqs: ScriptedSqs) -> None:
     gate = Gate((503, {"__type": "ServiceUnavailable"}))
     sqs.on("ReceiveMessage", gate, fixed(messages(1)), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.poll(10, 0) == []
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
         with heard("ServiceUnavailable") as event:
@@ -187,7 +188,7 @@ async def test_a_wrong_queue_or_wrong_credentials_are_an_error_that_says_so(
 ) -> None:
     sqs.on("GetQueueAttributes", refusing(code, status))
     with pytest.raises(SourceError, match=text) as caught:
-        async with a_source(sqs):
+        async with a_source(sqs.url):
             pass
     assert not isinstance(caught.value, SourceUnavailable)
 
@@ -197,10 +198,10 @@ async def test_no_credentials_are_an_error_that_says_so(sqs: ScriptedSqs, monkey
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(SourceError, match="credentials"):
-        async with a_source(sqs):
+        async with a_source(sqs.url):
             pass
     # They are looked for again once they are there.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    async with a_source(sqs):
+    async with a_source(sqs.url):
         pass

@@ -13,17 +13,16 @@ import pytest
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Receipt
-from fleet.sources.sqs.address import parse_address
-from fleet.sources.sqs.source import SqsSource
 from tests.clocks import HandClock
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, fixed, message
-from tests.unit.sources.sqs.world import EMPTY, SOON_MS, Gate, a_source, messages, numbers
+from tests.unit.sources.sqs.scripted import EMPTY, Gate, messages, numbers
+from tests.unit.sources.sqs.source import SOON_MS, a_source
 
 # Receiving -----------------------------------------------------------------------------------------
 
 
 async def test_a_receive_asks_as_the_seed_says(sqs: ScriptedSqs) -> None:
-    async with a_source(sqs, visibility_ms=90_500) as source:
+    async with a_source(sqs.url, visibility_ms=90_500) as source:
         assert await source.poll(500, 0) == []
         (asked,) = await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
         assert (asked["WaitTimeSeconds"], asked["MaxNumberOfMessages"], asked["VisibilityTimeout"]) == (20, 10, 91)
@@ -31,7 +30,7 @@ async def test_a_receive_asks_as_the_seed_says(sqs: ScriptedSqs) -> None:
 
 
 async def test_opening_and_asking_for_the_depth_take_nothing(sqs: ScriptedSqs) -> None:
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         depth = await source.depth()
         assert (depth.waiting, depth.invisible, depth.oldest_s) == (7, 3, None)
     assert sqs.asked("ReceiveMessage") == []
@@ -40,7 +39,7 @@ async def test_opening_and_asking_for_the_depth_take_nothing(sqs: ScriptedSqs) -
 async def test_a_poll_ends_in_its_time_and_the_next_gets_what_its_receive_brings(sqs: ScriptedSqs) -> None:
     gate = Gate(messages(1, 2))
     sqs.on("ReceiveMessage", gate, EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         started = time.monotonic()
         assert await source.poll(10, 50) == []
         assert await source.poll(10, 50) == []
@@ -53,7 +52,7 @@ async def test_a_poll_ends_in_its_time_and_the_next_gets_what_its_receive_brings
 async def test_what_comes_after_a_poll_was_cancelled_is_handed_to_the_next(sqs: ScriptedSqs) -> None:
     gate = Gate(messages(1, 2, 3))
     sqs.on("ReceiveMessage", gate, EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         poll = asyncio.create_task(source.poll(10, SOON_MS))
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
         poll.cancel()
@@ -68,7 +67,7 @@ async def test_what_comes_after_a_poll_was_cancelled_is_handed_to_the_next(sqs: 
 async def test_all_receives_together_ask_for_no_more_than_the_poll(
     sqs: ScriptedSqs, most: int, wants: list[int]
 ) -> None:
-    async with a_source(sqs, connections=4) as source:
+    async with a_source(sqs.url, connections=4) as source:
         assert await source.poll(most, 0) == []
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", len(wants))
         assert await source.poll(most, 50) == []
@@ -77,7 +76,7 @@ async def test_all_receives_together_ask_for_no_more_than_the_poll(
 
 async def test_what_waits_to_be_handed_over_is_not_asked_for_again(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.poll(10, 0) == []
         assert len(await source.poll(4, SOON_MS)) == 4
         assert len(await source.poll(4, SOON_MS)) == 4
@@ -87,7 +86,7 @@ async def test_what_waits_to_be_handed_over_is_not_asked_for_again(sqs: Scripted
 
 async def test_after_a_full_batch_the_next_receive_travels_while_the_caller_works(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), fixed(messages(*range(10, 20))), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert len(await source.poll(500, SOON_MS)) == 10
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 2)
         assert numbers(await source.poll(500, SOON_MS)) == list(range(10, 20))
@@ -108,7 +107,7 @@ async def test_a_connection_rests_after_a_part_of_a_batch_and_not_after_a_long_p
         return answering
 
     sqs.on("ReceiveMessage", timed(messages(1)), timed({}, 0.2), timed({}), timed(messages(2)), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert numbers(await source.poll(10, SOON_MS)) == [1]
         assert numbers(await source.poll(10, SOON_MS)) == [2]
     part, long_poll, hasty, last = spans
@@ -122,23 +121,19 @@ async def test_a_connection_rests_after_a_part_of_a_batch_and_not_after_a_long_p
 async def test_what_was_kept_past_its_visibility_timeout_is_not_handed_over(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), EMPTY)
     clock = HandClock()
-    source = SqsSource(
-        name="orders", address=parse_address(sqs.url), visibility_ms=30_000, connections=1, clock=clock, long_poll_s=1
-    )
-    await source.open()
-    assert await source.poll(10, 0) == []
-    assert numbers(await source.poll(4, SOON_MS)) == [0, 1, 2, 3]
-    assert numbers(await source.poll(4, 0)) == [4, 5, 6, 7]
-    clock.now_ms += 30_000
-    assert await source.poll(4, 0) == []
-    await source.close()
+    async with a_source(sqs.url, clock=clock, long_poll_s=1) as source:
+        assert await source.poll(10, 0) == []
+        assert numbers(await source.poll(4, SOON_MS)) == [0, 1, 2, 3]
+        assert numbers(await source.poll(4, 0)) == [4, 5, 6, 7]
+        clock.now_ms += 30_000
+        assert await source.poll(4, 0) == []
 
 
 async def test_the_group_is_the_one_of_the_queue_or_of_the_attribute(sqs: ScriptedSqs) -> None:
     named = message(2) | {"MessageAttributes": {"Fleet-Group": {"DataType": "String", "StringValue": "größe 1"}}}
     told = [message(1, group="g"), named, message(3), message(4, group="fleet.none.1")]
     sqs.on("ReceiveMessage", fixed({"Messages": told}), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         batch = await source.poll(10, SOON_MS)
         assert [one.group for one in batch] == ["g", "größe 1", None, None]
         assert batch[0].body == b"body 1"
@@ -149,7 +144,7 @@ async def test_the_group_is_the_one_of_the_queue_or_of_the_attribute(sqs: Script
 
 async def test_a_close_gives_back_what_was_not_handed_over(sqs: ScriptedSqs) -> None:
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.poll(10, 0) == []
         assert numbers(await source.poll(3, SOON_MS)) == [0, 1, 2]
     (asked,) = sqs.asked("ChangeMessageVisibilityBatch")
@@ -161,7 +156,7 @@ async def test_a_close_gives_back_what_was_not_handed_over(sqs: ScriptedSqs) -> 
 async def test_a_close_waits_for_no_long_poll_and_what_that_brings_is_given_back(sqs: ScriptedSqs) -> None:
     gate = Gate(messages(1, 2))
     sqs.on("ReceiveMessage", gate, EMPTY)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert await source.poll(10, 0) == []
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
         started = time.monotonic()
@@ -175,7 +170,7 @@ async def test_a_close_is_quick_when_the_queue_does_not_answer(sqs: ScriptedSqs)
     never = Gate({})
     sqs.on("ReceiveMessage", fixed(messages(*range(10))), never)
     sqs.on("ChangeMessageVisibilityBatch", never)
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         assert len(await source.poll(10, SOON_MS)) == 10
         assert await source.poll(10, 0) == []
         started = time.monotonic()
@@ -184,7 +179,7 @@ async def test_a_close_is_quick_when_the_queue_does_not_answer(sqs: ScriptedSqs)
 
 
 async def test_a_waiting_poll_ends_when_its_source_is_closed(sqs: ScriptedSqs) -> None:
-    async with a_source(sqs) as source:
+    async with a_source(sqs.url) as source:
         poll = asyncio.create_task(source.poll(10, SOON_MS))
         await asyncio.to_thread(sqs.wait_for, "ReceiveMessage", 1)
     assert await poll == []

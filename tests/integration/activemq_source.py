@@ -1,4 +1,4 @@
-"""What tests of ActiveMQ have in common."""
+"""A source of ActiveMQ, and what tests of one that may go away wait for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 
 from fleet.errors import SourceUnavailable
 from fleet.sources.activemq.address import parse_address
-from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.activemq.source import ActiveMqSource
-from fleet.sources.base import Depth, Outgoing, Receipt, Received
+from fleet.sources.base import Depth, Received
 
 SOON_MS = 5_000
 HEARTBEAT_MS = 1000
@@ -16,24 +15,6 @@ HEARTBEAT_MS = 1000
 
 def source_of(uri: str, heartbeat_ms: int = 5000) -> ActiveMqSource:
     return ActiveMqSource(address=parse_address(uri), visibility_ms=30_000, heartbeat_ms=heartbeat_ms)
-
-
-async def send(uri: str, *bodies: str, group: str | None = "g", delay_ms: int = 0) -> None:
-    publisher = ActiveMqPublisher(address=parse_address(uri))
-    await publisher.open()
-    try:
-        messages = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
-        assert await publisher.publish(messages) == [None] * len(bodies)
-    finally:
-        await publisher.close()
-
-
-def held(received: list[Received]) -> list[Receipt]:
-    return [Receipt(one.broker_id, one.handle) for one in received]
-
-
-def bodies(received: list[Received]) -> list[str]:
-    return [one.body.decode() for one in received]
 
 
 async def poll_again(source: ActiveMqSource, most: int = 50) -> list[Received]:

@@ -1,4 +1,4 @@
-"""What tests of JetStream have in common."""
+"""A place to open sources and publishers at, and what tests of one that may go away wait for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from fleet.errors import SourceUnavailable
-from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Source
+from fleet.sources.base import Publisher, Received, Source
 from fleet.sources.open import open_publisher, open_source
+from tests.messages import held, opened, publish
 
 SOON_MS = 5_000
 LONG_MS = 60_000
@@ -22,25 +23,14 @@ class Place:
     stack: AsyncExitStack
 
     async def source(self, uri: str, visibility_ms: int = LONG_MS) -> Source:
-        source = open_source("q", uri, visibility_ms)
-        await source.open()
-        self.stack.push_async_callback(source.close)
-        return source
+        return await self.stack.enter_async_context(opened(open_source("q", uri, visibility_ms)))
 
     async def publisher(self, uri: str) -> Publisher:
-        publisher = open_publisher(uri)
-        await publisher.open()
-        self.stack.push_async_callback(publisher.close)
-        return publisher
+        return await self.stack.enter_async_context(opened(open_publisher(uri)))
 
     async def send(self, uri: str, numbers: Sequence[int], *, group: str | None = "g") -> None:
         publisher = await self.publisher(uri)
-        outgoing = [Outgoing(id=f"{number}", body=b"%d" % number, group=group) for number in numbers]
-        assert await publisher.publish(outgoing) == [None] * len(numbers)
-
-
-def held(received: Sequence[Received]) -> list[Receipt]:
-    return [Receipt(one.broker_id, one.handle) for one in received]
+        await publish(publisher, *map(str, numbers), group=group)
 
 
 def numbers_of(received: Sequence[Received]) -> list[int]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from fleet.sources.base import Outgoing, Receipt, Received
 from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.sources.sqlite.source import SqliteSource
 from tests.clocks import HandClock
+from tests.messages import opened, publish
 
 _ROOT = Path(__file__).parents[3]
 
@@ -44,13 +43,12 @@ class QueueClock(HandClock):
         return super().boot_ms() - self.booted_ms
 
 
-class World:
+class QueueFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = QueueClock()
 
-    @asynccontextmanager
-    async def source(self, *, queue: str = "q", visibility_ms: int = 30_000) -> AsyncIterator[SqliteSource]:
+    def source(self, *, queue: str = "q", visibility_ms: int = 30_000) -> AbstractAsyncContextManager[SqliteSource]:
         source = SqliteSource(
             path=self.path,
             queue=queue,
@@ -58,16 +56,11 @@ class World:
             clock=self.clock,
             busy_timeout_ms=2_000,
         )
-        await source.open()
-        try:
-            yield source
-        finally:
-            await source.close()
+        return opened(source)
 
-    @asynccontextmanager
-    async def publisher(
+    def publisher(
         self, *, queue: str = "q", max_file_bytes: int | None = None, busy_timeout_ms: int = 2_000
-    ) -> AsyncIterator[SqlitePublisher]:
+    ) -> AbstractAsyncContextManager[SqlitePublisher]:
         publisher = SqlitePublisher(
             path=self.path,
             queue=queue,
@@ -75,24 +68,11 @@ class World:
             busy_timeout_ms=busy_timeout_ms,
             max_file_bytes=max_file_bytes,
         )
-        await publisher.open()
-        try:
-            yield publisher
-        finally:
-            await publisher.close()
+        return opened(publisher)
 
     async def send(self, *bodies: str, group: str | None = "g", queue: str = "q", delay_ms: int = 0) -> None:
         async with self.publisher(queue=queue) as publisher:
-            outgoing = [Outgoing(id=body, body=body.encode(), group=group, delay_ms=delay_ms) for body in bodies]
-            assert await publisher.publish(outgoing) == [None] * len(bodies)
-
-
-def bodies(received: Sequence[Received]) -> list[str]:
-    return [one.body.decode() for one in received]
-
-
-def held(received: Sequence[Received]) -> list[Receipt]:
-    return [Receipt(one.broker_id, one.handle) for one in received]
+            await publish(publisher, *bodies, group=group, delay_ms=delay_ms)
 
 
 _PRODUCER = """

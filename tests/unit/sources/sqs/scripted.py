@@ -1,38 +1,21 @@
-"""What the tests of the SQS source share: an SQS that answers what a test says, and a source of it."""
+"""What a test has an SQS answer, and what it reads of the answers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from fleet.clock import SystemClock
 from fleet.sources.base import Receipt, Received
-from fleet.sources.sqs.address import parse_address
 from fleet.sources.sqs.source import SqsSource
-from tests.servers.scripted_sqs import Answer, ScriptedSqs, fixed, message
+from tests.messages import held
+from tests.servers.scripted_sqs import Answer, fixed, message
+from tests.unit.sources.sqs.source import SOON_MS
 
-SOON_MS = 10_000
 EMPTY = fixed({})
-
-
-@asynccontextmanager
-async def a_source(sqs: ScriptedSqs, *, connections: int = 1, visibility_ms: int = 30_000) -> AsyncIterator[SqsSource]:
-    source = SqsSource(
-        name="orders",
-        address=parse_address(sqs.url),
-        visibility_ms=visibility_ms,
-        connections=connections,
-        clock=SystemClock(),
-    )
-    await source.open()
-    try:
-        yield source
-    finally:
-        await source.close()
 
 
 def messages(*numbers: int, **more: Any) -> Answer:
@@ -56,10 +39,6 @@ class Gate:
 
 def numbers(batch: list[Received]) -> list[int]:
     return [int(one.broker_id[1:]) for one in batch]
-
-
-def held(batch: list[Received]) -> list[Receipt]:
-    return [Receipt(one.broker_id, one.handle) for one in batch]
 
 
 @contextmanager
