@@ -15,7 +15,7 @@ from fleet.cli.main import fleet as fleet_command
 from fleet.jobs.store import JobStore
 from fleet.sources import open as opening
 from tests.clocks import HandClock
-from tests.integration.job_store_world import a_store
+from tests.integration.job_store import a_store
 from tests.integration.place import Place
 from tests.servers.activemq import ActiveMqServer, running_activemq
 from tests.servers.local import RedisServer

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from fleet.jobs.database import open_engine, parse_url, reading, writing
-from fleet.jobs.records import Busy, Job, NewJob, Taken
+from fleet.jobs.database import reading, writing
+from fleet.jobs.records import Busy, Job, Taken
 from fleet.jobs.schema import dispatch_jobs
-from fleet.jobs.store import JobStore
+from fleet.processing.targets import PROBED_DELAY_S
 from fleet.processing.process import Answer, Processor
 from fleet.processing.targets import PROBED_DELAY_S
 from fleet.state.breakers import BreakerRules
 from spark.aside import begun
 from tests.acceptance.fleet_command import until
 from tests.integration.breaker_bench import PERMIT_MS, RULES, WITHIN_S, Bench, benches
-from tests.integration.job_world import FAILED, OK, a_processor
+from tests.integration.job_store import InStore, a_store, added
+from tests.integration.processing import FAILED, OK, a_processor
 from tests.servers.local import RedisServer
 from tests.unit.delivery.endpoints import Endpoint, answering, endpoint
 
@@ -31,25 +32,14 @@ _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = '
 
 
 @dataclass
-class Server:
+class Server(InStore):
     """What two server processes have of their own."""
 
     bench: Bench
     processor: Processor
-    store: JobStore
 
     def add(self, url: str, **given: Any) -> Job:
-        (id_,) = self.store.add_jobs([NewJob(target_url=url, payload="1", **given)]).ids
-        return self.job(id_)
-
-    def job(self, id_: str) -> Job:
-        found = self.store.job(id_)
-        assert found is not None
-        return found
-
-    def set(self, job: Job, **values: Any) -> None:
-        with writing(self.store.engine) as connection:
-            connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
+        return added(self.store, target_url=url, **given)
 
     async def process(self, url: str) -> tuple[Job, Answer]:
         job = self.add(url)
@@ -68,13 +58,11 @@ async def servers(
     async with benches(redis.url, "a", "b", rules=rules) as found, AsyncExitStack() as stack:
         made = []
         for bench in found:
-            store = JobStore(open_engine(parse_url(database_url)))
-            stack.callback(store.close)
-            store.migrate()
+            store = stack.enter_context(a_store(database_url))
             processor, _ = await stack.enter_async_context(
                 a_processor(store, bench.client, bench.clock, bench.breakers, deny=deny)
             )
-            made.append(Server(bench, processor, store))
+            made.append(Server(store, bench, processor))
         yield made
 
 

@@ -11,7 +11,7 @@ from fleet.jobs.records import Busy, Expired, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore
 from fleet.outcome import Delivered, Failed
 from tests.clocks import HandClock
-from tests.integration.job_store_world import added, at_once, claimed, job, set_values
+from tests.integration.job_store import added, at_once, claimed, job, job_of, set_values
 
 # Claims --------------------------------------------------------------------------------------------
 
@@ -51,8 +51,8 @@ def test_a_claim_is_somebody_elses_until_its_time_is_over_and_then_anybodys(stor
     clock.now_ms += 1
     second = claimed(store, first)
     assert store.settle(first, Delivered(), started_ms=1, status_code=200) is None
-    found = store.job(first.id)
-    assert found is not None and found.status == "IN_PROGRESS"
+    found = job_of(store, first.id)
+    assert found.status == "IN_PROGRESS"
     assert store.settle(second, Delivered(), started_ms=2, status_code=200) is not None
     assert [attempt.started_ms for attempt in store.attempts(first.id)] == [1, 2]
 
@@ -75,8 +75,8 @@ def test_another_attempt_than_the_one_that_counts_is_not_claimed(store: JobStore
 def test_what_has_expired_is_not_claimed_and_says_so(store: JobStore, clock: HandClock) -> None:
     one = added(store, expires_ms=clock.now_ms)
     assert isinstance(store.take(one.id, 1), Expired)
-    found = store.job(one.id)
-    assert found is not None and (found.status, found.completed_ms) == ("EXPIRED", clock.now_ms)
+    found = job_of(store, one.id)
+    assert (found.status, found.completed_ms) == ("EXPIRED", clock.now_ms)
     assert isinstance(store.take(added(store, expires_ms=clock.now_ms + 1).id, 1), Taken)
 
 
@@ -101,8 +101,7 @@ def test_a_job_that_fails_is_tried_again_after_growing_times_and_ends_in_error(
         clock.now_ms += 1
     assert delays == [5, 15, 30, 60, 120, 120]
     store.settle(claimed(store, one), Failed("HTTP 503", status=503), started_ms=clock.now_ms, status_code=503)
-    found = store.job(one.id)
-    assert found is not None
+    found = job_of(store, one.id)
     assert (found.status, found.attempt, found.last_error) == ("ERROR", 7, "HTTP 503")
     assert [(a.attempt, a.status_code, a.outcome) for a in store.attempts(one.id)] == [
         (n, 503 if n == 7 else 500, "ERROR_PROCESS") for n in range(1, 8)
@@ -129,8 +128,7 @@ def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, cl
 def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: HandClock) -> None:
     one = added(store)
     store.settle(claimed(store, one), Delivered(), started_ms=clock.now_ms, status_code=200)
-    found = store.job(one.id)
-    assert found is not None
+    found = job_of(store, one.id)
     assert (found.status, found.completed_ms, found.claimed_until_ms) == ("COMPLETED", clock.now_ms, None)
     (attempt,) = store.attempts(one.id)
     assert (attempt.outcome, attempt.status_code, attempt.error) == ("SUCCESS", 200, None)
@@ -140,5 +138,5 @@ def test_the_same_settlement_twice_counts_once(store: JobStore) -> None:
     one = claimed(store, added(store))
     done = at_once([lambda: store.settle(one, Failed("x"), started_ms=1, status_code=None)] * 2)
     assert sorted(verdict is None for verdict in done) == [False, True]
-    found = store.job(one.id)
-    assert found is not None and found.attempt == 2 and len(store.attempts(one.id)) == 1
+    found = job_of(store, one.id)
+    assert found.attempt == 2 and len(store.attempts(one.id)) == 1

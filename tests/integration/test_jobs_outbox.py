@@ -12,17 +12,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from fleet.errors import InvalidJob
-from fleet.jobs.database import open_engine, parse_url
+from fleet.jobs.database import open_engine
 from fleet.jobs.outbox import insert_event
 from fleet.jobs.store import JobStore
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[JobStore]:
-    store = JobStore(open_engine(parse_url(database_url)))
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture

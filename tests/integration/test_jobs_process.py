@@ -26,7 +26,7 @@ from fleet.processing.signers import JobSigners
 from fleet.sign import Signer
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
-from tests.integration.job_world import FAILED, KEY, OK, World, a_world, target
+from tests.integration.processing import FAILED, KEY, OK, Processing, processing, target
 from tests.unit.delivery.endpoints import Endpoint, answering
 
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 77\r\nContent-Length: 0\r\n\r\n"
@@ -37,9 +37,9 @@ SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
 
 
 @pytest.fixture
-async def world(database_url: str) -> AsyncIterator[World]:
-    async with a_world(database_url) as world:
-        yield world
+async def jobs(database_url: str) -> AsyncIterator[Processing]:
+    async with processing(database_url) as jobs:
+        yield jobs
 
 
 def head_of(request: bytes) -> dict[str, str]:
@@ -55,10 +55,10 @@ async def silent(state: Endpoint, reader: asyncio.StreamReader, writer: asyncio.
 # Delivery ------------------------------------------------------------------------------------------
 
 
-async def test_the_target_receives_the_payload_as_it_was_written_and_says_who_it_is(world: World) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add(sequence=7, msg_group="grüße")
-        assert (await world.processor.process(job.id, 1)).ack is True
+async def test_the_target_receives_the_payload_as_it_was_written_and_says_who_it_is(jobs: Processing) -> None:
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add(sequence=7, msg_group="grüße")
+        assert (await jobs.processor.process(job.id, 1)).ack is True
         (request,) = server.requests
         assert request.startswith(b"POST /hook HTTP/1.1\r\n")
         assert request.endswith(b'\r\n\r\n{"n": 1.50}')
@@ -67,25 +67,25 @@ async def test_the_target_receives_the_payload_as_it_was_written_and_says_who_it
         assert (head["fleet-job"], head["fleet-group"]) == (job.id, "grüße")
         assert (head["fleet-sequence"], head["fleet-attempt"]) == ("7", "1")
         assert "authorization" not in head and "webhook-signature" not in head
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
 @pytest.mark.parametrize("status", ["PENDING", "QUEUED"])
-async def test_a_message_may_come_before_its_epoch_is_marked(world: World, status: str) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add()
-        world.set(job, status=status)
-        await world.processor.process(job.id, 1)
+async def test_a_message_may_come_before_its_epoch_is_marked(jobs: Processing, status: str) -> None:
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add()
+        jobs.set(job, status=status)
+        await jobs.processor.process(job.id, 1)
         assert len(server.requests) == 1
 
 
-async def test_a_payload_of_a_mebibyte_arrives_whole(world: World) -> None:
+async def test_a_payload_of_a_mebibyte_arrives_whole(jobs: Processing) -> None:
     payload = '"' + "x" * (1024 * 1024 - 2) + '"'
-    async with target(world, answering(OK)) as server:
-        job = world.add(payload=payload)
-        await world.processor.process(job.id, 1)
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add(payload=payload)
+        await jobs.processor.process(job.id, 1)
         assert server.requests[0].endswith(payload.encode())
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -100,33 +100,33 @@ async def test_a_payload_of_a_mebibyte_arrives_whole(world: World) -> None:
     ],
 )
 async def test_the_router_is_told_ack_whatever_the_target_answered(
-    world: World, answer: bytes, status: str, delay_s: int | None, code: int, outcome: str
+    jobs: Processing, answer: bytes, status: str, delay_s: int | None, code: int, outcome: str
 ) -> None:
-    async with target(world, answering(answer)):
-        job = world.add()
-        assert (await world.processor.process(job.id, 1)).ack is True
-    after = world.job(job.id)
+    async with target(jobs, answering(answer)):
+        job = jobs.add()
+        assert (await jobs.processor.process(job.id, 1)).ack is True
+    after = jobs.job(job.id)
     assert after.status == status
-    assert after.scheduled_ms == (None if delay_s is None else world.clock.now_ms + delay_s * 1000)
+    assert after.scheduled_ms == (None if delay_s is None else jobs.clock.now_ms + delay_s * 1000)
     assert after.attempt == (1 if status == "COMPLETED" else 2)
-    (attempt,) = world.store.attempts(job.id)
+    (attempt,) = jobs.store.attempts(job.id)
     assert (attempt.attempt, attempt.status_code, attempt.outcome) == (1, code, outcome)
     assert (attempt.target_url, attempt.msg_group, attempt.pool) == (job.target_url, "g", "DEFAULT-POOL")
 
 
-async def test_nobody_at_the_target_is_an_attempt_that_failed(world: World) -> None:
-    job = world.add(target_url="http://127.0.0.1:1/", max_retries=0)
-    assert (await world.processor.process(job.id, 1)).ack is True
-    after = world.job(job.id)
+async def test_nobody_at_the_target_is_an_attempt_that_failed(jobs: Processing) -> None:
+    job = jobs.add(target_url="http://127.0.0.1:1/", max_retries=0)
+    assert (await jobs.processor.process(job.id, 1)).ack is True
+    after = jobs.job(job.id)
     assert after.status == "ERROR" and "no connection" in str(after.last_error)
-    assert world.store.attempts(job.id)[0].status_code is None
+    assert jobs.store.attempts(job.id)[0].status_code is None
 
 
-async def test_a_target_that_does_not_answer_in_the_jobs_time_has_failed(world: World) -> None:
-    async with target(world, silent):
-        job = world.add(timeout_seconds=1)
-        assert (await world.processor.process(job.id, 1)).ack is True
-    assert "deadline" in str(world.job(job.id).last_error)
+async def test_a_target_that_does_not_answer_in_the_jobs_time_has_failed(jobs: Processing) -> None:
+    async with target(jobs, silent):
+        job = jobs.add(timeout_seconds=1)
+        assert (await jobs.processor.process(job.id, 1)).ack is True
+    assert "deadline" in str(jobs.job(job.id).last_error)
 
 
 @pytest.mark.parametrize(
@@ -140,21 +140,21 @@ async def test_a_target_that_does_not_answer_in_the_jobs_time_has_failed(world: 
     ],
 )
 async def test_a_row_of_another_program_that_cannot_be_sent_fails_and_hurts_nobody(
-    world: World, given: dict[str, Any]
+    jobs: Processing, given: dict[str, Any]
 ) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add(**given, max_retries=0)
-        assert (await world.processor.process(job.id, 1)).ack is True
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add(**given, max_retries=0)
+        assert (await jobs.processor.process(job.id, 1)).ack is True
         assert server.requests == []
-    assert world.job(job.id).status == "ERROR"
+    assert jobs.job(job.id).status == "ERROR"
 
 
 @pytest.mark.parametrize("deny", [("localhost",), ("127.0.0.0/8", "::1")])
 async def test_egress_rules_hold_for_jobs_by_name_and_by_address(database_url: str, deny: tuple[str, ...]) -> None:
-    async with a_world(database_url, deny=deny) as world, target(world, answering(OK)) as to:
-        job = world.add(target_url=f"http://localhost:{to.port}/", max_retries=0)
-        assert (await world.processor.process(job.id, 1)).ack is True
-        assert world.job(job.id).status == "ERROR"
+    async with processing(database_url, deny=deny) as jobs, target(jobs, answering(OK)) as to:
+        job = jobs.add(target_url=f"http://localhost:{to.port}/", max_retries=0)
+        assert (await jobs.processor.process(job.id, 1)).ack is True
+        assert jobs.job(job.id).status == "ERROR"
         assert to.connections == 0
 
 
@@ -165,12 +165,12 @@ def _pool(code: str, secret: str | None = None, file: str | None = None) -> Pool
     return PoolConfig(code=code, concurrency=1, capacity=50, secret=secret, secret_file=file)
 
 
-async def test_a_webhook_is_signed_with_the_secret_of_its_pool_at_every_attempt(world: World) -> None:
-    await world.pools(_pool("P", SECRET), _pool("DEFAULT-POOL"))
-    async with target(world, answering(FAILED)) as server:
-        job = world.add(pool="P")
+async def test_a_webhook_is_signed_with_the_secret_of_its_pool_at_every_attempt(jobs: Processing) -> None:
+    await jobs.pools(_pool("P", SECRET), _pool("DEFAULT-POOL"))
+    async with target(jobs, answering(FAILED)) as server:
+        job = jobs.add(pool="P")
         for attempt in (1, 2):
-            await world.processor.process(job.id, attempt)
+            await jobs.processor.process(job.id, attempt)
         for request in server.requests:
             head, body = head_of(request), request.partition(b"\r\n\r\n")[2]
             assert head["webhook-id"] == job.id
@@ -180,19 +180,19 @@ async def test_a_webhook_is_signed_with_the_secret_of_its_pool_at_every_attempt(
         assert len(server.requests) == 2
 
 
-async def test_a_code_that_no_pool_has_is_signed_as_the_pool_that_delivers_it(world: World) -> None:
-    await world.pools(_pool("DEFAULT-POOL", SECRET))
-    async with target(world, answering(OK)) as server:
-        await world.processor.process(world.add(pool="NOBODY").id, 1)
+async def test_a_code_that_no_pool_has_is_signed_as_the_pool_that_delivers_it(jobs: Processing) -> None:
+    await jobs.pools(_pool("DEFAULT-POOL", SECRET))
+    async with target(jobs, answering(OK)) as server:
+        await jobs.processor.process(jobs.add(pool="NOBODY").id, 1)
         assert "webhook-signature" in head_of(server.requests[0])
 
 
-async def test_a_job_that_names_no_pool_is_signed_as_the_one_it_is_sent_through(world: World) -> None:
-    await world.pools(_pool("MAIN", SECRET), _pool("DEFAULT-POOL"))
+async def test_a_job_that_names_no_pool_is_signed_as_the_one_it_is_sent_through(jobs: Processing) -> None:
+    await jobs.pools(_pool("MAIN", SECRET), _pool("DEFAULT-POOL"))
     signers = JobSigners(
-        registry=Registry(world.redis),
-        signatures=Signatures(client=world.redis, alarms=Alarms(warnings=Warnings(world.redis), source="server")),
-        clock=world.clock,
+        registry=Registry(jobs.redis),
+        signatures=Signatures(client=jobs.redis, alarms=Alarms(warnings=Warnings(jobs.redis), source="server")),
+        clock=jobs.clock,
         default_pool="MAIN",
     )
     assert isinstance(await signers.of("DEFAULT-POOL"), Signer)
@@ -200,14 +200,14 @@ async def test_a_job_that_names_no_pool_is_signed_as_the_one_it_is_sent_through(
     assert await signers.of("NOBODY") is None
 
 
-async def test_what_cannot_be_signed_is_not_sent_and_spends_no_attempt(world: World) -> None:
-    await world.pools(_pool("P", file="/nowhere/secret"))
-    async with target(world, answering(OK)) as server:
-        job = world.add(pool="P")
+async def test_what_cannot_be_signed_is_not_sent_and_spends_no_attempt(jobs: Processing) -> None:
+    await jobs.pools(_pool("P", file="/nowhere/secret"))
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add(pool="P")
         with pytest.raises(JobStoreError, match="pool P"):
-            await world.processor.process(job.id, 1)
+            await jobs.processor.process(job.id, 1)
         assert server.requests == []
-    assert (world.job(job.id).status, world.job(job.id).attempt) == ("PENDING", 1)
+    assert (jobs.job(job.id).status, jobs.job(job.id).attempt) == ("PENDING", 1)
 
 
 # What is not delivered -----------------------------------------------------------------------------
@@ -218,18 +218,18 @@ async def test_what_cannot_be_signed_is_not_sent_and_spends_no_attempt(world: Wo
     [{"status": "COMPLETED"}, {"status": "ERROR"}, {"status": "CANCELLED"}, {"attempt": 2}, {"expires_ms": 5}],
 )
 async def test_a_late_copy_a_finished_job_and_an_expired_one_are_acked_and_not_delivered(
-    world: World, values: dict[str, Any]
+    jobs: Processing, values: dict[str, Any]
 ) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add()
-        world.set(job, **values)
-        assert (await world.processor.process(job.id, 1)).ack is True
-        assert (await world.processor.process("nobody", 1)).ack is True
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add()
+        jobs.set(job, **values)
+        assert (await jobs.processor.process(job.id, 1)).ack is True
+        assert (await jobs.processor.process("nobody", 1)).ack is True
         assert server.requests == []
-    assert world.store.attempts(job.id) == []
+    assert jobs.store.attempts(job.id) == []
 
 
-async def test_a_second_message_of_a_job_under_way_is_put_off_for_the_time_that_is_left(world: World) -> None:
+async def test_a_second_message_of_a_job_under_way_is_put_off_for_the_time_that_is_left(jobs: Processing) -> None:
     go_on = asyncio.Event()
 
     async def handle(state: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -238,76 +238,78 @@ async def test_a_second_message_of_a_job_under_way_is_put_off_for_the_time_that_
         writer.write(OK)
         await writer.drain()
 
-    async with target(world, handle) as server:
-        job = world.add(timeout_seconds=20)
-        first = asyncio.create_task(world.processor.process(job.id, 1))
+    async with target(jobs, handle) as server:
+        job = jobs.add(timeout_seconds=20)
+        first = asyncio.create_task(jobs.processor.process(job.id, 1))
         await server.received(1)
-        world.clock.now_ms += 5_500
-        assert await world.processor.process(job.id, 1) == Answer(False, "it is being delivered", 30)
+        jobs.clock.now_ms += 5_500
+        assert await jobs.processor.process(job.id, 1) == Answer(False, "it is being delivered", 30)
         go_on.set()
         assert (await first).ack is True
         assert len(server.requests) == 1
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
-async def test_attempts_and_refusals_are_counted_for_the_heartbeat(world: World) -> None:
-    async with target(world, answering(OK)):
-        first = world.add()
+async def test_attempts_and_refusals_are_counted_for_the_heartbeat(jobs: Processing) -> None:
+    async with target(jobs, answering(OK)):
+        first = jobs.add()
         for _ in range(2):
-            await world.processor.process(first.id, 1)
-    async with target(world, answering(FAILED)):
-        await world.processor.process(world.add().id, 1)
-    world.set(first, status="IN_PROGRESS", claimed_until_ms=2**50)
-    await world.processor.process(first.id, 1)
-    assert world.processor.counts == {
+            await jobs.processor.process(first.id, 1)
+    async with target(jobs, answering(FAILED)):
+        await jobs.processor.process(jobs.add().id, 1)
+    jobs.set(first, status="IN_PROGRESS", claimed_until_ms=2**50)
+    await jobs.processor.process(first.id, 1)
+    assert jobs.processor.counts == {
         "attempt.SUCCESS": 1, "attempt.ERROR_PROCESS": 1, "refused.over": 1, "refused.busy": 1,
     }  # fmt: skip
 
 
-async def test_two_messages_of_a_job_at_once_are_one_delivery(world: World) -> None:
-    async with target(world, answering(OK)) as server:
+async def test_two_messages_of_a_job_at_once_are_one_delivery(jobs: Processing) -> None:
+    async with target(jobs, answering(OK)) as server:
         for _ in range(20):
-            job, before = world.add(), len(server.requests)
-            await asyncio.gather(*(world.processor.process(job.id, 1) for _ in range(3)))
+            job, before = jobs.add(), len(server.requests)
+            await asyncio.gather(*(jobs.processor.process(job.id, 1) for _ in range(3)))
             assert len(server.requests) == before + 1
-            assert len(world.store.attempts(job.id)) == 1
+            assert len(jobs.store.attempts(job.id)) == 1
 
 
-async def test_a_job_whose_server_died_is_delivered_again_once_its_claim_is_over(world: World) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add(timeout_seconds=2)
-        world.store.take(job.id, 1)  # by a server that died then
-        answer = await world.processor.process(job.id, 1)
+async def test_a_job_whose_server_died_is_delivered_again_once_its_claim_is_over(jobs: Processing) -> None:
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add(timeout_seconds=2)
+        jobs.store.take(job.id, 1)  # by a server that died then
+        answer = await jobs.processor.process(job.id, 1)
         assert answer == Answer(False, "it is being delivered", 2 + MARGIN_MS // 1000)
         assert server.requests == []
-        world.clock.now_ms += answer.delay_s * 1000
-        assert (await world.processor.process(job.id, 1)).ack is True
+        jobs.clock.now_ms += answer.delay_s * 1000
+        assert (await jobs.processor.process(job.id, 1)).ack is True
         assert len(server.requests) == 1
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
-async def test_a_server_that_hung_past_its_claim_writes_nothing_any_more(world: World) -> None:
-    async with target(world, silent) as server:
-        job = world.add(timeout_seconds=20)
-        first = asyncio.create_task(world.processor.process(job.id, 1))
+async def test_a_server_that_hung_past_its_claim_writes_nothing_any_more(jobs: Processing) -> None:
+    async with target(jobs, silent) as server:
+        job = jobs.add(timeout_seconds=20)
+        first = asyncio.create_task(jobs.processor.process(job.id, 1))
         await server.received(1)
-        world.clock.now_ms += 20_000 + MARGIN_MS
-        world.http.before_io()  # the first thing that a loop does which wakes
+        jobs.clock.now_ms += 20_000 + MARGIN_MS
+        jobs.http.before_io()  # the first thing that a loop does which wakes
         assert (await first).ack is False
-    assert world.store.attempts(job.id) == []
-    assert world.job(job.id).status == "IN_PROGRESS"
+    assert jobs.store.attempts(job.id) == []
+    assert jobs.job(job.id).status == "IN_PROGRESS"
 
 
 # Trouble -------------------------------------------------------------------------------------------
 
 
-async def test_the_loop_goes_on_while_the_database_makes_us_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with target(world, answering(OK)) as server:
-        job = world.add()
+async def test_the_loop_goes_on_while_the_database_makes_us_wait(
+    jobs: Processing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add()
         locked, let_go = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with writing(world.store.engine) as connection:
+            with writing(jobs.store.engine) as connection:
                 connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(sequence=1))
                 locked.set()
                 let_go.wait(20)
@@ -315,49 +317,49 @@ async def test_the_loop_goes_on_while_the_database_makes_us_wait(world: World, m
         holder = threading.Thread(target=hold)
         holder.start()
         await asyncio.get_running_loop().run_in_executor(None, locked.wait)
-        claim, claiming = world.store.take, threading.Event()
+        claim, claiming = jobs.store.take, threading.Event()
 
         def tell_and_claim(*given: Any) -> Any:
             claiming.set()
             return claim(*given)
 
-        monkeypatch.setattr(world.store, "claim", tell_and_claim)
-        waiting = asyncio.create_task(world.processor.process(job.id, 1))
+        monkeypatch.setattr(jobs.store, "claim", tell_and_claim)
+        waiting = asyncio.create_task(jobs.processor.process(job.id, 1))
         await asyncio.get_running_loop().run_in_executor(None, claiming.wait)
         try:
             for _ in range(3):
                 answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                world.http.post(server.url, [], b"{}", timeout_ms=5000, done=answered.set_result)
+                jobs.http.post(server.url, [], b"{}", timeout_ms=5000, done=answered.set_result)
                 assert (await answered).status == 200
             assert not waiting.done()
         finally:
             let_go.set()
             holder.join()
         assert (await waiting).ack is True
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
 async def test_an_outcome_is_recorded_though_the_database_was_away_when_it_came(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    jobs: Processing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle, failures = world.store.settle, [JobStoreUnavailable("away")] * 2
+    settle, failures = jobs.store.settle, [JobStoreUnavailable("away")] * 2
 
     def sometimes(*given: Any, **named: Any) -> Any:
         if failures:
             raise failures.pop()
         return settle(*given, **named)
 
-    monkeypatch.setattr(world.store, "settle", sometimes)
+    monkeypatch.setattr(jobs.store, "settle", sometimes)
     monkeypatch.setattr("fleet.processing.process._SETTLE_AGAIN_S", 0.0)
-    async with target(world, answering(OK)) as server:
-        job = world.add()
-        assert (await world.processor.process(job.id, 1)).ack is True
+    async with target(jobs, answering(OK)) as server:
+        job = jobs.add()
+        assert (await jobs.processor.process(job.id, 1)).ack is True
         assert len(server.requests) == 1
-    assert world.job(job.id).status == "COMPLETED"
+    assert jobs.job(job.id).status == "COMPLETED"
 
 
-async def test_a_token_is_of_one_job_and_one_key(world: World) -> None:
-    good: Callable[[str, str], Awaitable[bool]] = world.processor.is_token
+async def test_a_token_is_of_one_job_and_one_key(jobs: Processing) -> None:
+    good: Callable[[str, str], Awaitable[bool]] = jobs.processor.is_token
     assert await good("job-1", token_of(KEY, "job-1"))
     for wrong in (token_of(KEY, "job-2"), token_of(b"another key", "job-1"), "", "ü", token_of(KEY, "job-1").upper()):
         assert not await good("job-1", wrong)

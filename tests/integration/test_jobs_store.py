@@ -11,7 +11,7 @@ from fleet.jobs.database import reading
 from fleet.jobs.records import STATUSES, Job, NewEvent, Subscription, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
-from tests.integration.job_store_world import added, at_once, job, set_values
+from tests.integration.job_store import added, at_once, job, job_of, set_values
 
 # Adding --------------------------------------------------------------------------------------------
 
@@ -66,8 +66,7 @@ def test_only_what_is_in_error_is_retried_and_as_the_next_attempt(store: JobStor
         one = added(store)
         set_values(store, one, status=status, scheduled_ms=5, completed_ms=6)
         assert store.retry(one.id) is (status == "ERROR")
-        found = store.job(one.id)
-        assert found is not None
+        found = job_of(store, one.id)
         if status == "ERROR":
             assert (found.status, found.attempt, found.scheduled_ms, found.completed_ms) == ("PENDING", 2, None, None)
         else:
@@ -81,8 +80,7 @@ def test_only_what_waits_or_is_in_error_is_cancelled(store: JobStore) -> None:
         set_values(store, one, status=status)
         may = status in ("PENDING", "QUEUED", "ERROR")
         assert store.cancel(one.id) is may
-        found = store.job(one.id)
-        assert found is not None
+        found = job_of(store, one.id)
         assert found.status == ("CANCELLED" if may else status)
 
 

@@ -13,7 +13,7 @@ from fleet.jobs import schema
 from fleet.jobs.database import open_engine, parse_url, reading, writing
 from fleet.jobs.records import NewEvent
 from fleet.jobs.store import JobStore
-from tests.integration.job_store_world import at_once
+from tests.integration.job_store import at_once
 from tests.servers.postgres import running_postgres
 from tests.stage import until
 

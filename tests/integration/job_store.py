@@ -1,4 +1,4 @@
-"""What tests of the job store have in common."""
+"""A job store, and jobs as a test wants them in it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import update
 
+from fleet.clock import Clock, SystemClock
 from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.records import Job, NewJob, Taken
 from fleet.jobs.schema import dispatch_jobs
 from fleet.jobs.store import JobStore
-from tests.clocks import HandClock
 
 T = TypeVar("T")
 
 
 @contextmanager
-def a_store(database_url: str, clock: HandClock) -> Iterator[JobStore]:
-    store = JobStore(open_engine(parse_url(database_url)), clock=clock)
-    store.migrate()
-    yield store
-    store.close()
+def a_store(database_url: str, clock: Clock | None = None) -> Iterator[JobStore]:
+    store = JobStore(open_engine(parse_url(database_url)), clock=clock or SystemClock())
+    try:
+        store.migrate()
+        yield store
+    finally:
+        store.close()
 
 
 def job(**given: object) -> NewJob:
@@ -35,6 +38,10 @@ def job(**given: object) -> NewJob:
 
 def added(store: JobStore, **given: object) -> Job:
     (id_,) = store.add_jobs([job(**given)]).ids
+    return job_of(store, id_)
+
+
+def job_of(store: JobStore, id_: str) -> Job:
     found = store.job(id_)
     assert found is not None
     return found
@@ -62,3 +69,16 @@ def set_values(store: JobStore, job: Job, **values: object) -> None:
     """As another program might."""
     with writing(store.engine) as connection:
         connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
+
+
+@dataclass
+class InStore:
+    """Whatever works on the jobs of a store."""
+
+    store: JobStore
+
+    def job(self, id_: str) -> Job:
+        return job_of(self.store, id_)
+
+    def set(self, job: Job, **values: object) -> None:
+        set_values(self.store, job, **values)

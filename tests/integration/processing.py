@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import fakeredis
-from sqlalchemy import update
 
 from coordinator.syncer.publish import RevisionPublisher
 from fleet.alarms import Alarms
@@ -18,9 +17,7 @@ from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
 from fleet.delivery.signatures import Signatures
-from fleet.jobs.database import open_engine, parse_url, writing
-from fleet.jobs.records import Job, NewJob
-from fleet.jobs.schema import dispatch_jobs
+from fleet.jobs.records import Job
 from fleet.jobs.store import JobStore
 from fleet.processing.process import Processor
 from fleet.processing.signers import JobSigners
@@ -29,6 +26,7 @@ from fleet.state.connect import Client
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.clocks import HandClock
+from tests.integration.job_store import InStore, a_store, added
 from tests.unit.delivery.endpoints import Endpoint, Handler, endpoint
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ack":true}'
@@ -38,8 +36,7 @@ WINDOW = 3
 
 
 @dataclass
-class World:
-    store: JobStore
+class Processing(InStore):
     processor: Processor
     http: HttpClient
     clock: HandClock
@@ -47,18 +44,7 @@ class World:
     url: str = ""
 
     def add(self, **given: Any) -> Job:
-        base = NewJob(target_url=self.url, payload='{"n": 1.50}', msg_group="g")
-        (id_,) = self.store.add_jobs([replace(base, **given)]).ids
-        return self.job(id_)
-
-    def job(self, id_: str) -> Job:
-        found = self.store.job(id_)
-        assert found is not None
-        return found
-
-    def set(self, job: Job, **values: Any) -> None:
-        with writing(self.store.engine) as connection:
-            connection.execute(update(dispatch_jobs).where(dispatch_jobs.c.id == job.id).values(**values))
+        return added(self.store, **{"target_url": self.url, "payload": '{"n": 1.50}', "msg_group": "g", **given})
 
     async def pools(self, *pools: PoolConfig) -> None:
         await RevisionPublisher(client=self.redis).publish(RouterConfig(pools=pools))
@@ -66,16 +52,13 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIterator[World]:
+async def processing(database_url: str, *, deny: tuple[str, ...] = ()) -> AsyncIterator[Processing]:
     clock = HandClock()
     client = fakeredis.FakeAsyncRedis(decode_responses=True, server=fakeredis.FakeServer())
-    store = JobStore(open_engine(parse_url(database_url)), clock=clock)
-    store.migrate()
     breakers = Breakers(shared=SharedBreakers(client), worker="server", clock=clock)
-    async with a_processor(store, client, clock, breakers, deny=deny) as (processor, http):
-        yield World(store, processor, http, clock, client)
-    # The processor closes the one that it has opened; without a message it opens none.
-    store.close()
+    with a_store(database_url, clock) as store:
+        async with a_processor(store, client, clock, breakers, deny=deny) as (processor, http):
+            yield Processing(store, processor, http, clock, client)
     await client.aclose()
 
 
@@ -106,7 +89,7 @@ async def a_processor(
 
 
 @asynccontextmanager
-async def target(world: World, handle: Handler) -> AsyncIterator[Endpoint]:
+async def target(jobs: Processing, handle: Handler) -> AsyncIterator[Endpoint]:
     async with endpoint(handle) as server:
-        world.url = server.url
+        jobs.url = server.url
         yield server
