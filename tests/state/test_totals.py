@@ -114,7 +114,8 @@ async def test_after_a_wipe_the_totals_are_what_the_living_know(stage: Stage, mo
     assert await told(stage) == {P: {"SUCCESS": 9, "ERROR_PROCESS": 5}}
 
 
-async def test_what_a_failover_lost_is_said_again(stage: Stage) -> None:
+async def failed_over(stage: Stage) -> Teller:
+    """It has told seven, one by one, and a failover lost the second to the sixth."""
     teller = Teller(stage)
     await teller.tell(success=1)
     kept = await _image(stage)
@@ -122,6 +123,11 @@ async def test_what_a_failover_lost_is_said_again(stage: Stage) -> None:
         await teller.tell(success=1)
     await _restore(stage, kept)
     await teller.tell(success=1)
+    return teller
+
+
+async def test_what_a_failover_lost_is_said_again(stage: Stage) -> None:
+    await failed_over(stage)
     assert await told(stage) == {P: {"SUCCESS": 7}}
 
 
@@ -129,13 +135,7 @@ async def test_a_failover_that_lost_more_than_is_kept_loses_that_and_counts_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PIECES_KEPT", 2)
-    teller = Teller(stage)
-    await teller.tell(success=1)
-    kept = await _image(stage)
-    for _ in range(5):
-        await teller.tell(success=1)
-    await _restore(stage, kept)
-    await teller.tell(success=1)
+    teller = await failed_over(stage)
     # The sixth was kept, and the seventh is new.
     assert await told(stage) == {P: {"SUCCESS": 3}}
     await teller.tell(success=1)

@@ -9,12 +9,14 @@ import pytest
 from fleet.errors import StateUnavailable
 from fleet.metrics.counters import Counters
 from fleet.process import Heartbeat, Identity, Life
-from fleet.state.connect import connected
+from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.scripts import call_times
 from fleet.state.totals import PIECE, Tally, labels, totals
 from tests.servers.local import RedisServer
+
+POOLS = 3 * PIECE
 
 
 async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
@@ -90,19 +92,23 @@ async def test_a_process_that_does_nothing_tells_nothing_of_it_each_second(redis
         assert call_times.of(("redis_call", "tally")) == before
 
 
-async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(redis_server: RedisServer) -> None:
-    counters, pools = Counters(), 3 * PIECE
-    for number in range(pools):
+def with_much_to_tell(client: Client, *, ttl_ms: int) -> Heartbeat:
+    counters = Counters()
+    for number in range(POOLS):
         counters.add("pool", str(number), "SUCCESS")
+    return Heartbeat(
+        registry=Registry(client), identity=Identity.new("worker"), ttl_ms=ttl_ms, describe=dict, counters=counters
+    )
+
+
+async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(redis_server: RedisServer) -> None:
     async with connected(redis_server.url) as client:
-        heartbeat = Heartbeat(
-            registry=Registry(client), identity=Identity.new("worker"), ttl_ms=60_000, describe=dict, counters=counters
-        )
+        heartbeat = with_much_to_tell(client, ttl_ms=60_000)
         assert await heartbeat.beat() >= 2 * PIECE
         running = asyncio.get_running_loop().create_task(heartbeat.run())
         async with asyncio.timeout(10):
             # Nothing tells when.
-            while len(await labels(client, "pool")) < pools:  # noqa: ASYNC110
+            while len(await labels(client, "pool")) < POOLS:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         running.cancel()
 
@@ -110,13 +116,8 @@ async def test_many_counters_are_told_a_piece_at_a_time_between_two_heartbeats(r
 async def test_redis_away_between_two_pieces_ends_no_process_and_is_caught_up_with(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counters, pools = Counters(), 3 * PIECE
-    for number in range(pools):
-        counters.add("pool", str(number), "SUCCESS")
     async with connected(redis_server.url) as client:
-        heartbeat = Heartbeat(
-            registry=Registry(client), identity=Identity.new("worker"), ttl_ms=3000, describe=dict, counters=counters
-        )
+        heartbeat = with_much_to_tell(client, ttl_ms=3000)
         tell, told = Tally.tell, 0
 
         async def away_at_the_second(tally: Tally, *, now_ms: float, most: int) -> int:
@@ -130,7 +131,7 @@ async def test_redis_away_between_two_pieces_ends_no_process_and_is_caught_up_wi
         running = asyncio.get_running_loop().create_task(heartbeat.run())
         async with asyncio.timeout(10):
             # Nothing tells when.
-            while len(await labels(client, "pool")) < pools and not running.done():  # noqa: ASYNC110
+            while len(await labels(client, "pool")) < POOLS and not running.done():  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert told > 2 and not running.done()
         running.cancel()

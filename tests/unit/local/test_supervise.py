@@ -76,12 +76,18 @@ async def test_one_that_is_added_is_kept_alive_stops_first_and_prints_where_it_i
     assert log.read_text().split() == ["feed", "worker"]
 
 
-async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
+async def deaf(folder: Path, *, stop_within_s: float) -> tuple[Supervisor, asyncio.Future[int]]:
+    """One child, which ignores SIGTERM, and is up."""
+    ready = folder / "ready"
     script = f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done"
-    supervisor = Supervisor(stages=[[program("deaf", script, stop_within_s=0.1)]])
+    supervisor = Supervisor(stages=[[program("deaf", script, stop_within_s=stop_within_s)]])
     running = asyncio.ensure_future(supervisor.run())
     await until(ready.exists)
+    return supervisor, running
+
+
+async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    supervisor, running = await deaf(tmp_path, stop_within_s=0.1)
     pid = supervisor.pids()["deaf"]
     supervisor.stop()
     assert await running == 0
@@ -89,11 +95,7 @@ async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 async def test_asked_to_stop_twice_it_waits_for_nobody(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    script = f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done"
-    supervisor = Supervisor(stages=[[program("deaf", script, stop_within_s=3600)]])
-    running = asyncio.ensure_future(supervisor.run())
-    await until(ready.exists)
+    supervisor, running = await deaf(tmp_path, stop_within_s=3600)
     supervisor.stop()
     supervisor.stop()
     async with asyncio.timeout(PATIENCE_S):
