@@ -15,7 +15,6 @@ from sqlalchemy import text, update
 from fleet.jobs.database import reading, writing
 from fleet.jobs.records import Busy, Job, Taken
 from fleet.jobs.schema import dispatch_jobs
-from fleet.processing.targets import PROBED_DELAY_S
 from fleet.processing.process import Answer, Processor
 from fleet.processing.targets import PROBED_DELAY_S
 from fleet.state.breakers import BreakerRules

@@ -74,6 +74,11 @@ async def endpoint(handle: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
             await handle(state, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             state.gone.set()
+        except RuntimeError:
+            # uvloop's word for a write to a connection that the client has reset a moment ago.
+            if not writer.is_closing():
+                raise
+            state.gone.set()
         except asyncio.CancelledError:
             pass
         finally:
