@@ -40,14 +40,30 @@ class Part:
 
 
 _PARTS = (
-    Part("unit", about_s=56),
-    Part("state", about_s=68, cores=1.0),
+    Part("unit", about_s=55),
+    Part("state", about_s=70, cores=1.0),
     Part("simulation", about_s=140, cores=0.0, gives_way=True),
     Part("conformance", about_s=45),
     Part("conformance", ("test_whole_fleet.py",), about_s=250, cores=0.3),
-    Part("integration", about_s=280, cores=0.4),
-    Part("acceptance", about_s=300),
-    Part("acceptance", ("test_bench.py",), about_s=110, cores=1.0),
+    Part("integration", about_s=220, cores=0.4),
+    Part(
+        "integration",
+        (
+            "test_activemq.py",
+            "test_activemq_nacks.py",
+            "test_crash_wait.py",
+            "test_nats.py",
+            "test_nats_trouble.py",
+            "test_publishers.py",
+            "test_sqs.py",
+            "test_sqs_fifo.py",
+        ),
+        about_s=90,
+        cores=0.3,
+    ),
+    Part("acceptance", about_s=220),
+    Part("acceptance", ("test_bench.py",), about_s=110, cores=0.7),
+    Part("acceptance", ("test_up.py",), about_s=100, cores=0.8),
     Part(
         "acceptance",
         (
@@ -57,14 +73,14 @@ _PARTS = (
             "test_pools_together.py",
             "test_deep_groups.py",
         ),
-        about_s=160,
+        about_s=130,
         is_alone=True,
     ),
     Part("spark", about_s=300, cores=1.0),
     Part("spark", ("test_whole.py",), about_s=160, cores=1.0),
     Part("spark", ("test_submit.py",), about_s=110, cores=1.0),
     Part("chaos", about_s=300, cores=0.3),
-    Part("chaos", ("test_failpoints.py",), about_s=180, cores=0.3),
+    Part("chaos", ("test_failpoints.py",), about_s=170, cores=0.3),
 )
 """A suite's first line is what the others leave of it."""
 
