@@ -153,7 +153,7 @@ async def test_what_a_half_failed_take_over_leaves_comes_before_what_is_newer(
     await take_and_die(redis_server.url, older, 3)
     await older.close()
     await send(uri, "4", "5", "6")
-    silence = Silence(monkeypatch, "submit", "fence", "held")
+    silence = Silence(monkeypatch, "submit", "fence", "queued")
     with proxied(nats_server.port) as line:
         through_line = nats_server.uri(stream, port=line.port)
         async with an_heir(redis_server.url, lambda: open_source("q", through_line, VISIBILITY_MS)) as owning:
@@ -175,7 +175,7 @@ async def test_what_is_out_with_the_last_owner_comes_before_what_is_newer(
     """Of its handles the source knows none: fewer are shown again than were left."""
     uri = activemq_server.uri(queue)
     await send(uri, "1", "2", "3")
-    silence = Silence(monkeypatch, "submit", "fence", "held")
+    silence = Silence(monkeypatch, "submit", "fence", "queued")
     with proxied(activemq_server.port) as line:
         older = source_of(activemq_server.uri(queue, port=line.port), HEARTBEAT_MS)
         await older.open()

@@ -220,15 +220,15 @@ def broken(*_: object) -> Busy:
     raise ValueError("out of order")
 
 
-@pytest.mark.parametrize("claim", [refused, broken])
+@pytest.mark.parametrize("take", [refused, broken])
 async def test_a_permit_to_probe_goes_back_where_the_job_cannot_be_claimed(
-    database_url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, claim: Callable[..., Busy]
+    database_url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, take: Callable[..., Busy]
 ) -> None:
     async with endpoint(answering(FAILED)) as target, servers(database_url, redis_server) as (a, b):
         await a.fail(target.url)
         await b.bench.opened(origin(target))
         await a.bench.half_open(origin(target))
-        monkeypatch.setattr(a.store, "claim", claim)
+        monkeypatch.setattr(a.store, "take", take)
         await asyncio.gather(a.process(target.url), return_exceptions=True)
         await _permitted_at_once(b, origin(target))
 

@@ -317,15 +317,15 @@ async def test_the_loop_goes_on_while_the_database_makes_us_wait(
         holder = threading.Thread(target=hold)
         holder.start()
         await asyncio.get_running_loop().run_in_executor(None, locked.wait)
-        claim, claiming = jobs.store.take, threading.Event()
+        take, taking = jobs.store.take, threading.Event()
 
-        def tell_and_claim(*given: Any) -> Any:
-            claiming.set()
-            return claim(*given)
+        def tell_and_take(*given: Any) -> Any:
+            taking.set()
+            return take(*given)
 
-        monkeypatch.setattr(jobs.store, "claim", tell_and_claim)
+        monkeypatch.setattr(jobs.store, "take", tell_and_take)
         waiting = asyncio.create_task(jobs.processor.process(job.id, 1))
-        await asyncio.get_running_loop().run_in_executor(None, claiming.wait)
+        await asyncio.get_running_loop().run_in_executor(None, taking.wait)
         try:
             for _ in range(3):
                 answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

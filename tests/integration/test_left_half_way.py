@@ -155,7 +155,7 @@ async def test_one_that_is_silent_again_holds_up_the_take_over_of_no_other(
 ) -> None:
     await Pool(client, "OTHER").configure("1", PoolSettings(10, 200, on_failure="hold"))
     source, other = SourceWithoutGroups(), Silence(monkeypatch, "submit", "fence", of=("OTHER",))
-    silence, again = Silence(monkeypatch, "submit", "fence"), Silence(monkeypatch, "held")
+    silence, again = Silence(monkeypatch, "submit", "fence"), Silence(monkeypatch, "queued")
     again.over.set()
     async with owning(client, "older", source) as older:
         await older.take(1)

@@ -40,7 +40,7 @@ async def client(redis_server: RedisServer) -> AsyncIterator[Client]:
 async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
     client: Client, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=hangs)
+    silence = Silence(monkeypatch, "submit", "fence", "queued", hangs=hangs)
     async with owning(client) as owner, silence.at_most():
         await owner.take(1, 2)
         await owner.take(3)
@@ -56,7 +56,7 @@ async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
 async def test_the_next_that_falls_silent_holds_up_its_batch_shortly(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=True, of=("P", "OTHER"))
+    silence = Silence(monkeypatch, "submit", "fence", "queued", hangs=True, of=("P", "OTHER"))
     async with owning(client) as owner, silence.at_most():
         loop, took_s = asyncio.get_running_loop(), list[float]()
         for number, pool in enumerate(("P", "OTHER"), start=1):
@@ -134,7 +134,7 @@ async def test_the_patrol_leaves_what_waits_for_it_alone(client: Client, monkeyp
 async def test_an_heir_has_what_an_older_owner_left_for_it_come_first(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence, source = Silence(monkeypatch, "submit", "fence", "held"), SourceWithoutGroups()
+    silence, source = Silence(monkeypatch, "submit", "fence", "queued"), SourceWithoutGroups()
     async with owning(client, "older", source) as older:
         await older.take(1, 2)
     async with owning(client, "heir", source) as heir:
@@ -204,7 +204,7 @@ async def test_an_heir_looks_at_what_is_tracked_once_for_all_pools_that_answer_a
     codes = [f"P{i}" for i in range(20)]
     for code in codes:
         await Pool(client, code).configure("1", PoolSettings(10, 200, on_failure="hold"))
-    silence, source = Silence(monkeypatch, "submit", "fence", "held", of=codes), SourceWithoutGroups()
+    silence, source = Silence(monkeypatch, "submit", "fence", "queued", of=codes), SourceWithoutGroups()
     async with owning(client, "older", source) as older:
         for number, code in enumerate(codes):
             await older.take(number, pool=code)
@@ -229,7 +229,7 @@ async def test_an_heir_that_cannot_show_what_was_left_gives_the_queue_up_in_diso
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On ActiveMQ what a connection was given is out until the broker sees that it is gone."""
-    silence, source = Silence(monkeypatch, "submit", "fence", "held"), SourceWithoutGroups()
+    silence, source = Silence(monkeypatch, "submit", "fence", "queued"), SourceWithoutGroups()
     source.crash_wait_ms = 1000
     async with owning(client, "older", source) as older:
         await older.take(1)
@@ -248,7 +248,7 @@ async def test_an_heir_that_cannot_show_what_was_left_gives_the_queue_up_in_diso
 async def test_a_lease_that_is_lost_between_two_looks_at_it_ends_nothing_by_an_error_of_ours(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence = Silence(monkeypatch, "submit", "fence", "held", hangs=True)
+    silence = Silence(monkeypatch, "submit", "fence", "queued", hangs=True)
     lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
     assert await lease.acquire()
     owner, looks = Owner(client, lease, SourceWithoutGroups()), iter([True])
