@@ -314,12 +314,13 @@ class Stage:
             return not client.exists(PoolKeys(POOL).leases)
 
     def is_drained(self) -> bool:
+        # The source first: what it shows again may go through all of the fleet while it is asked.
+        depth = self.depth()
+        if depth.waiting + depth.invisible:
+            return False
         keys, queue = PoolKeys(POOL), QueueKeys(QUEUE)
         with self.client() as client:
-            if client.exists(keys.entries, keys.outboxes, keys.leases, queue.tracked, queue.settled):
-                return False
-        depth = self.depth()
-        return depth.waiting + depth.invisible == 0
+            return not client.exists(keys.entries, keys.outboxes, keys.leases, queue.tracked, queue.settled)
 
     def wait_drained(self, timeout_s: float) -> None:
         until(self.is_drained, timeout_s, self.describe, every_s=0.1)

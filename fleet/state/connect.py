@@ -10,10 +10,12 @@ from typing import Any
 
 from redis import exceptions
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 
 from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.state.cluster import Cluster
 from fleet.state.connections import TIMEOUT_S, Connections, options
+from fleet.state.hear import Line
 from fleet.state.refusals import PASSING, refusal_of
 from fleet.state.sentinel import LedConnections, SentinelsRefuse, is_sentinel
 from fleet.state.url import check_path, safe_url, why_not
@@ -22,6 +24,11 @@ _PLACE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
 """Where in a script an error was met. It does not say why, and makes one error look like many."""
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py gives the two separate types, and types their commands loosely."""
+
+
+class _Client(Redis):
+    def pubsub(self, **options: Any) -> PubSub:
+        return Line(self.connection_pool, **options)
 
 
 async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
@@ -74,7 +81,7 @@ def _client(url: str, timeout_s: float) -> Redis:
     except (ValueError, TypeError) as error:
         why = why_not(url, error)
         raise StateUnavailable(f"not a Redis URL: {safe_url(url)}{why and f' ({why})'}") from error
-    return Redis.from_pool(pool)
+    return _Client.from_pool(pool)
 
 
 @contextlib.contextmanager

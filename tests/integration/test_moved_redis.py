@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from fleet.errors import StateUnavailable
+from fleet.state import signals as signals_module
 from fleet.state.connect import Client, connected, subscribe_connection, translated
 from fleet.state.connections import MOST, Connections, Watched
 from fleet.state.pool import Pool, PoolSettings
@@ -76,6 +77,38 @@ async def test_signals_do_not_stay_deaf_behind_a_line_that_is_silent() -> None:
             await heard("a", server)
             proxy.silence()
             await heard("b", server)
+
+
+async def test_a_line_that_breaks_while_it_is_changed_ends_nobody(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One says what is to be heard, one hears, and both meet the end of the line. Neither may connect it anew under the
+    other, or each reads the other's answers: workers ended by that in the storm of order."""
+    monkeypatch.setattr(signals_module, "_RETRY_S", 0.01)
+    heard = asyncio.Event()
+    async with connected(redis_server.url) as client:
+        signals = Signals(
+            client=client, url=redis_server.url, handlers={"other": lambda _: None}, on_subscribed=lambda: None,
+            prefix="c:", on_prefixed=lambda _, message: heard.set() if message else None, ping_every_s=PING_S,
+        )  # fmt: skip
+        running = asyncio.get_running_loop().create_task(signals.run())
+        for turn in range(100):
+            killing = asyncio.gather(_end_lines(client, after_ms=turn % 4))
+            for change in range(6):
+                await signals.follow({"stays", *(f"{turn}-{change}-{number}" for number in range(300))})
+                await asyncio.sleep(0)
+            await killing
+            assert not running.done(), running.exception()
+        async with asyncio.timeout(30):
+            while not heard.is_set():
+                await client.publish("c:stays", "still here")
+                await asyncio.sleep(PING_S / 10)
+        await cancel([running])
+
+
+async def _end_lines(client: Client, *, after_ms: int) -> None:
+    await asyncio.sleep(after_ms / 1000)
+    await client.client_kill_filter(_type="pubsub")
 
 
 async def test_signals_of_a_line_that_is_only_quiet_stay_on_it() -> None:
@@ -181,7 +214,12 @@ async def test_a_renewal_before_the_last_one_was_noticed_ends_nothing(redis_serv
         pool = client.connection_pool
         assert isinstance(pool, Connections)
         signals = Signals(
-            client=client, url=redis_server.url, handlers={}, on_subscribed=lambda: None, prefix="x:", ping_every_s=60
+            client=client,
+            url=redis_server.url,
+            handlers={"other": lambda _: None},
+            on_subscribed=lambda: None,
+            prefix="x:",
+            ping_every_s=60,
         )
         await signals.follow({"one"})
         signals._on_prefixed = lambda *_: begun.put_nowait(None)
