@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -26,45 +25,14 @@ from fleet.operate.verify import Judgement, verify
 from fleet.sources.base import Depth, Outgoing, Publisher, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
-from tests.servers.forked import Forked
+from tests.member import Member, begin
 from tests.servers.local import RedisServer, running_redis
 
 FLEET = str(Path(sys.executable).with_name("fleet"))
 QUEUE, POOL = "storm", "POOL"
 START_LIMIT_S, STOP_LIMIT_S = 60.0, 45.0
-
-
-@dataclass
-class Member:
-    """One process of the fleet."""
-
-    role: str
-    process: subprocess.Popen[bytes] | Forked
-    log: Path
-    name: str = ""
-
-    @property
-    def alive(self) -> bool:
-        if isinstance(self.process, Forked):
-            return not self.process.has_ended
-        return self.process.poll() is None
-
-    def kill(self) -> None:
-        self.process.kill()
-        if not isinstance(self.process, Forked):
-            self.process.wait()
-
-    def send(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def text(self) -> str:
-        return self.log.read_text("utf-8", "replace")
-
-    @property
-    def blocked_at_ms(self) -> float:
-        """Since when its event loop hangs at a failpoint; 0 if it does not."""
-        said = next((line for line in self.text().splitlines() if "blocked at failpoint" in line), None)
-        return datetime.fromisoformat(said.split()[0]).timestamp() * 1000 if said else 0.0
+UP = {"coordinator": " coordinates", "server": "answers at", "syncer": " syncs", "worker": " delivers"}
+"""What each says once it has what it needs of others. One that has not ends when that is not to be had."""
 
 
 @dataclass
@@ -130,9 +98,7 @@ class Stage:
             **more,
         }
         log = self.directory / f"{role}-{len(self.members)}.log"
-        command = [FLEET, role, *arguments]
-        process = _exec(command, environment, log) if "LD_PRELOAD" in more else Forked(command, environment, log)
-        member = Member(role, process, log)
+        member = begin(role, [FLEET, role, *arguments], environment, log)
         self.members.append(member)
         return member
 
@@ -168,6 +134,11 @@ class Stage:
         draft = self.config.with_suffix(".draft")
         draft.write_text(json.dumps({"queues": [queue, *self.more_queues], "processingPools": pools}))
         draft.replace(self.config)
+
+    def wait_up(self) -> None:
+        """Until all that runs has begun."""
+        begun = [member for member in self.members if member.role in UP]
+        until(lambda: all(UP[m.role] in m.text() for m in begun), START_LIMIT_S, self.logs)
 
     def workers(self) -> list[Member]:
         return [m for m in self.members if m.role == "worker" and m.alive]
@@ -339,8 +310,10 @@ class Stage:
                 "owner": client.hgetall(queue.owner),
                 "time": client.time(),
             }
-        logs = "\n".join(f"--- {m.role} {m.process.pid}\n{m.text()[-800:]}" for m in self.members)
-        return f"not drained: {self.depth()} {state}\n{self.verdict().table()}\n{logs}"
+        return f"not drained: {self.depth()} {state}\n{self.verdict().table()}\n{self.logs()}"
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {m.role} {m.process.pid}\n{m.text()[-800:]}" for m in self.members)
 
     def leftover_keys(self) -> list[str]:
         """Keys of no family that may remain after a drain."""
@@ -376,14 +349,6 @@ class Stage:
                     member.process.wait(STOP_LIMIT_S)
                 except subprocess.TimeoutExpired:
                     member.kill()
-
-
-def _exec(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """For what has to be loaded before Python is."""
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        )
 
 
 def until(

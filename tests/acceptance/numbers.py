@@ -18,8 +18,9 @@ from fleet.operate.journal import End, Start, read
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
+from tests.member import Member
 from tests.servers.local import running_redis
-from tests.stage import Member, Stage, until
+from tests.stage import Stage, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,6 @@ class House(Stage):
                 "SELECT b.body, m.visible_at_ms, m.turn FROM messages m JOIN bodies b ON b.seq = m.seq ORDER BY m.seq"
             ).fetchall()
         return {json.loads(body)["id"]: AtSource(at, (turn + 1) // 2, turn % 2 == 1) for body, at, turn in rows}
-
-    def logs(self) -> str:
-        return "\n".join(f"--- {m.role} {m.process.pid}\n{m.text()[-800:]}" for m in self.members)
 
 
 async def _publish(uri: str, bodies: list[dict[str, Any]]) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import PoolKeys, QueueKeys
 from tests.clocks import WallClock
+from tests.member import Member
 from tests.servers.proxy import Proxy
-from tests.stage import POOL, QUEUE, Member, Stage, until
+from tests.stage import POOL, QUEUE, Stage, until
 
 BESIDE = "beside"
 """Another queue of the same pool. Two owners of queues each ask for all the room there is, and one finds it taken."""

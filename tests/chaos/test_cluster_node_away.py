@@ -18,8 +18,9 @@ from fleet.operate.journal import End, Journal, read
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
+from tests.member import Member
 from tests.servers.local import RedisCluster, RedisServer, running_redis_cluster
-from tests.stage import QUEUE, Member, Stage, until
+from tests.stage import QUEUE, Stage, until
 from workers.exchange import STALL_MS
 
 CONCURRENCY = 2
@@ -74,10 +75,12 @@ class House:
         self.stage.start("server", "--port", "0")
         for _ in range(2):
             self.stage.start("coordinator")
+        self.stage.wait_up()
 
     def deliver(self) -> None:
         for _ in range(2):
             self.stage.start("worker")
+        self.stage.wait_up()
 
     def owner(self) -> Member | None:
         """The coordinator that has the queue."""

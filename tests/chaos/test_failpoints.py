@@ -10,8 +10,9 @@ import pytest
 from fleet import failpoint
 from fleet.operate.journal import Start, read
 from tests.chaos.test_storm import judge
+from tests.member import Member
 from tests.spark.driver import FEED
-from tests.stage import Member, Stage, a_stage, until
+from tests.stage import Stage, a_stage, until
 
 COORDINATOR = (
     "polled", "tracked", "submitted", "settled-read", "acked-at-source", "untracked", "nacked-at-source",

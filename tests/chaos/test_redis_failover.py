@@ -109,10 +109,11 @@ def _through(stage: Stage, trouble: Trouble, messages: int, *, each: float = 2) 
     """`each`: how many messages of a group may be under way until it is noticed that Redis is away."""
     stage.start_endpoint(latency_ms=LATENCY_MS)
     stage.configure()
-    stage.send_messages(messages, groups=stage.concurrency)
     for role in ("coordinator", "coordinator", "worker", "worker"):
         stage.start(role)
     stage.start("server", "--port", "0")
+    stage.wait_up()
+    stage.send_messages(messages, groups=stage.concurrency)
     until(lambda: _delivered(stage) >= messages // 4, 60, stage.describe, every_s=0.05)
     split_ms = trouble(stage)
     usable_ms = time.time() * 1000

@@ -79,10 +79,11 @@ def test_a_full_redis_goes_on_settling_and_loses_nothing(tmp_path: Path) -> None
 def _begin(stage: Stage, latency_ms: int = 20) -> None:
     stage.start_endpoint(latency_ms=latency_ms)
     stage.configure()
-    stage.send_messages(MESSAGES, GROUPS)
     stage.start("coordinator")
     stage.start("worker")
     stage.start("worker")
+    stage.wait_up()
+    stage.send_messages(MESSAGES, GROUPS)
 
 
 def _ended(stage: Stage) -> int:

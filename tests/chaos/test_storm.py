@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import Member, Stage, a_stage, until
+from tests.member import Member
+from tests.stage import Stage, a_stage, until
 
 WORKERS, COORDINATORS, HANGING = 3, 2, 2
 DRAIN_LIMIT_S = 240

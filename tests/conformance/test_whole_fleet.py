@@ -24,8 +24,9 @@ from fleet.sources.open import open_publisher
 from fleet.state.connect import connected
 from fleet.state.keys import QueueKeys
 from tests.conformance.rows import rows
+from tests.member import Member
 from tests.servers.brokers import BROKERS, UNORDERED, Broker, Persistent
-from tests.stage import POOL, QUEUE, Member, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Stage, a_stage, until
 
 MESSAGES, GROUPS = 400, 40
 TTL_MS, VISIBILITY_S = 1000, 5

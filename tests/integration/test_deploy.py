@@ -19,8 +19,9 @@ from fleet.cli.main import fleet as commands
 from fleet.local.up import COORDINATOR_STOPS_S, SERVER_STOPS_S, SYNCER_STOPS_S, WORKER_STOPS_S
 from fleet.local.up_feed import FEED_STOPS_S
 from fleet.server.app import ROUTES
+from tests.member import Member
 from tests.servers.local import RedisCluster, RedisServer, running_redis
-from tests.stage import FLEET, Member, Stage, until
+from tests.stage import FLEET, Stage, until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -21,8 +21,9 @@ from fleet.state.connect import Client, connected
 from fleet.state.keys import FleetKeys, PoolKeys
 from fleet.state.registry import Registry
 from tests.clocks import HandClock
+from tests.member import Member
 from tests.servers.local import RedisServer
-from tests.stage import FLEET, Member, Stage, until
+from tests.stage import FLEET, Stage, until
 
 TTL_MS = 1500
 

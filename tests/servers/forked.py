@@ -27,6 +27,7 @@ _IMPORTED = (
     "coordinator.main",
     "coordinator.syncer.main",
     "fleet.cli.main",
+    "fleet.server.main",
     "fleet.sources.activemq.source",
     "fleet.sources.nats.source",
     "fleet.sources.own.source",
