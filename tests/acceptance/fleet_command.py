@@ -127,6 +127,10 @@ class Process:
 
 def until(fact: Callable[[], bool], *, why: Callable[[], str] = lambda: "", patience_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
-    while not fact():
+    while True:
+        asked_s = time.monotonic()
+        if fact():
+            return
         assert time.monotonic() < deadline, f"not within {patience_s:g} s: {why()}"
-        time.sleep(0.05)  # between two processes there is no event to wait for
+        # Between two processes there is no event to wait for; and what is asked by a command costs those that work.
+        time.sleep(max(0.05, time.monotonic() - asked_s))

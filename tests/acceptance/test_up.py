@@ -91,6 +91,7 @@ def test_a_worker_a_coordinator_and_redis_that_are_killed_come_back(fleet: Fleet
         redis = next(child for child in up.family() if "redis" in child.name())
         redis.kill()
         up.says("the embedded Redis ended; it starts again")
+        until(lambda: fleet.run("ps").code == 0, why=up.text)
         fleet_sends_and_delivers(fleet, up, port)
 
 

@@ -19,7 +19,7 @@ from tests.suites import progress
 from tests.suites.parts import TESTS, Part
 
 TELL_EVERY_S = 20.0
-FULL = 1.2
+FULL = 1.4
 """Of the cores: as many parts begin as keep them busy, and a few more, as none is so all the time."""
 STOP_S = 60.0
 """What a pytest that is told to stop has for its servers and processes."""

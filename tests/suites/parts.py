@@ -76,9 +76,9 @@ _PARTS = (
         about_s=130,
         is_alone=True,
     ),
-    Part("spark", about_s=300, cores=1.0),
-    Part("spark", ("test_whole.py",), about_s=160, cores=1.0),
-    Part("spark", ("test_submit.py",), about_s=110, cores=1.0),
+    Part("spark", about_s=320, cores=1.0),
+    Part("spark", ("test_whole.py",), about_s=220, cores=1.0),
+    Part("spark", ("test_submit.py",), about_s=150, cores=1.0),
     Part("chaos", about_s=300, cores=0.3),
     Part("chaos", ("test_failpoints.py",), about_s=170, cores=0.3),
 )
