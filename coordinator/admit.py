@@ -7,11 +7,13 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from coordinator.bring import Bringer
+from coordinator.return_ import return_untaken
 from coordinator.route import Malformed, Routed, overtaking, route
-from coordinator.submit import Returned, Share, Submitter
+from coordinator.submit import Portion, Untaken
 from fleet import failpoint
 from fleet.alarms import Alarms
-from fleet.errors import StateUnavailable
+from fleet.errors import LeaseLapsed
 from fleet.lease import Lease
 from fleet.letter import KEPT_A_QUEUE
 from fleet.letter import malformed as letter_of
@@ -33,7 +35,7 @@ class Admission:
         source: Source,
         lease: Lease,
         pool_for: Callable[[str], str],
-        submitter: Submitter,
+        bringer: Bringer,
         alarms: Alarms,
         counts: Counter[str],
     ) -> None:
@@ -41,7 +43,7 @@ class Admission:
         self._source = source
         self._lease = lease
         self._pool_for = pool_for
-        self._submitter = submitter
+        self._bringer = bringer
         self._alarms = alarms
         self._counts = counts
 
@@ -75,15 +77,15 @@ class Admission:
             if t.verdict == "new" and i not in early
         ]
         batch_id = secrets.token_hex(8)
-        by_pool: dict[str, Share] = {}
+        by_pool: dict[str, Portion] = {}
         for r, t in fresh:
             by_pool.setdefault(r.pool, []).append((r, t))
         # After 0 s: the source shows none of them before the older ones are done anyway.
-        returned: Returned = [(routed[i], tracking[i], 0) for i in sorted(early)]
-        returned += await self._submitter.bring(by_pool, batch_id)
+        untaken: Untaken = [(routed[i], tracking[i], 0) for i in sorted(early)]
+        untaken += await self._bringer.bring(by_pool, batch_id)
         failpoint.hit("submitted")
-        if returned:
-            await self._submitter.return_(returned)
+        if untaken:
+            await return_untaken(self._queue, self._source, self._lease, untaken)
 
     async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
         """Ack copies of messages in flight, and messages that were settled as ack after their handle had expired."""
@@ -104,9 +106,9 @@ class Admission:
             if settled:
                 await self._queue.untrack(settled)
 
-    async def _expect_no_more(self, seen: Share) -> None:
+    async def _expect_no_more(self, seen: Portion) -> None:
         """Newer messages of a lane may be waiting for the copy that we have just acked."""
-        await self._submitter.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
+        await self._bringer.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
 
     async def _bury(self, malformed: list[Malformed]) -> None:
         """Keep them, then ack them. A crash in between keeps them twice; the other way round it would lose them."""
@@ -120,7 +122,7 @@ class Admission:
         self._counts["malformed"] += len(malformed)
         name = self._queue.name
         self._alarms.add(
-            "MALFORMED_MESSAGE", "WARN", f"queue {name} holds what is no message, see fleet dead list", logged=True
+            "MALFORMED_MESSAGE", "WARN", f"queue {name} holds what is not a message, see fleet dead list", logged=True
         )
         await self._queue.bury(letters, keep=KEPT_A_QUEUE)
         self._check_lease()
@@ -128,10 +130,10 @@ class Admission:
 
     def _check_lease(self) -> None:
         if not self._lease.held:
-            raise StateUnavailable(f"the lease on queue {self._queue.name} lapsed")
+            raise LeaseLapsed(self._queue.name)
 
 
-def copies_by_pool(queue: str, seen: Share, source: Source) -> dict[str, list[tuple[str, str, str, str]]]:
+def copies_by_pool(queue: str, seen: Portion, source: Source) -> dict[str, list[tuple[str, str, str, str]]]:
     """For each pool the copies in a batch as (tier, lane, key, instead), see `Pool.expect_no_more`.
 
     `instead`: the key of the original, if that came in the same batch and is new; else ''.

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from coordinator.admit import Admission
 from coordinator.directory import Directory
+from coordinator.late import LatePools
 from coordinator.rooms import Rooms
 from coordinator.spread import Spread
-from coordinator.submit import Submitter
 from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.clock import Clock
@@ -45,7 +45,7 @@ class Consumer:
         directory: Directory,
         rooms: Rooms,
         spread: Spread,
-        submitter: Submitter,
+        late: LatePools,
         admission: Admission,
         clock: Clock,
         alarms: Alarms,
@@ -61,7 +61,7 @@ class Consumer:
         self._directory = directory
         self._rooms = rooms
         self._spread = spread
-        self._submitter = submitter
+        self._late = late
         self._admission = admission
         self._clock = clock
         self._alarms = alarms
@@ -111,7 +111,7 @@ class Consumer:
         backoff, told_full = Backoff(*_RETRY_S), False
         while self._ours():
             self.note_alive()
-            if self._submitter.is_full:
+            if self._late.is_full:
                 if not told_full:
                     text = f"queue {self._name} is read no further: too much waits for pools that do not answer"
                     self._alarms.add("QUEUE_FULL", "ERROR", text)
@@ -122,7 +122,7 @@ class Consumer:
             room = await self._room()
             if not room or not self._ours():
                 continue
-            async with self._submitter.between_batches:
+            async with self._late.between_batches:
                 reached = not self._ours() or await self._take(min(room, POLL_MOST))
             if reached:
                 backoff.renew()

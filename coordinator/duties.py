@@ -8,9 +8,12 @@ from collections import Counter
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
+from coordinator.alive import OwnedQueue
+from coordinator.bring import Bringer
 from coordinator.consume import Consumer
-from coordinator.extend import Extender, OwnedQueue
+from coordinator.extend import Extender
 from coordinator.last_stop import return_all
+from coordinator.late import LatePools
 from coordinator.parts import Parts
 from coordinator.phantoms import Patrol
 from coordinator.spread import Spread
@@ -48,15 +51,21 @@ class Duties:
         client, clock, alarms = parts.client, parts.clock, parts.alarms
         queue = self._queue = OwnedQueue(client, config.name, epoch=lease.epoch, clock=clock)
         self._spread = Spread()
-        self._submitter = Submitter(
+        submitter = Submitter(
             client=client,
             queue=queue,
             source=source,
-            lease=lease,
             on_room=self._on_room,
             put_off=parts.rooms.put_off,
             alarms=alarms,
             counts=counts,
+        )
+        self._late = LatePools(
+            client=client,
+            queue=queue,
+            source=source,
+            lease=lease,
+            submitter=submitter,
             ours=self._ours,
             rest=self._rest,
         )
@@ -65,7 +74,7 @@ class Duties:
             source=source,
             lease=lease,
             pool_for=parts.directory.pool_for,
-            submitter=self._submitter,
+            bringer=Bringer(submitter=submitter, late=self._late, ours=self._ours),
             alarms=alarms,
             counts=counts,
         )
@@ -76,7 +85,7 @@ class Duties:
             directory=parts.directory,
             rooms=parts.rooms,
             spread=self._spread,
-            submitter=self._submitter,
+            late=self._late,
             admission=admission,
             clock=clock,
             alarms=alarms,
@@ -97,7 +106,7 @@ class Duties:
             alarms=alarms,
             ours=self._ours,
             rest=self._rest,
-            is_late=self._submitter.is_late,
+            late=self._late,
         )
 
     async def run(self) -> None:
@@ -108,7 +117,7 @@ class Duties:
             self._consumer.in_disorder = await self._is_more_out_than_known(returned)
         self._consumer.note_alive()
         work = self._drain() if self._config.draining else self._consumer.run()
-        duties = (self._acknowledger.run(), work, self._extender.run(), self._patrol.run(), self._submitter.run())
+        duties = (self._acknowledger.run(), work, self._extender.run(), self._patrol.run(), self._late.run())
         steps = [asyncio.create_task(duty) for duty in duties]
         try:
             await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
@@ -184,7 +193,7 @@ class Duties:
 
         client = self._parts.client
         returned, silent = await take_over(client=client, queue=self._queue, source=self._source, on_tracked=note)
-        self._submitter.begin_late(silent)
+        self._late.begin(silent)
         self._queue.inherit(found, redis_ms)
         return returned
 

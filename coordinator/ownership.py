@@ -20,7 +20,7 @@ from coordinator.owned import Owned
 from coordinator.parts import Parts
 from coordinator.setbacks import Setbacks
 from fleet.config.router import QueueConfig
-from fleet.errors import Fenced, FleetError, StateError, StateUnavailable
+from fleet.errors import Fenced, FleetError, LeaseLapsed, StateError, StateUnavailable
 from fleet.lease import Lease
 from fleet.sources.open import OpenSource, open_source
 from fleet.state.keys import QueueKeys
@@ -189,14 +189,16 @@ class Ownership:
             self._setbacks.opened(name)
             self._restarts.discard(name)
             if not one.lease.held:
-                raise Fenced("its lease lapsed before it was begun")
+                raise LeaseLapsed(name)
             duties = await one.work(self.counts.setdefault(name, Counter()))
             if self._stopping and one.lease.held and await self._is_last():
                 await duties.return_all()
             if duties.drained:
                 await self._parts.registry.forget_queue(name)
                 del self.counts[name]
-        except Fenced as error:
+        except LeaseLapsed as error:
+            log.warning("%s", error)
+        except Fenced as error:  # or Disordered, or Forgotten
             log.warning("queue %s: %s", name, error)
             if one.lease.held:
                 # It is ours, yet a pool remembers a newer owner, from before Redis forgot and its clock stepped back.

@@ -7,7 +7,7 @@ most. So it also finds what nobody here remembers, such as an entry that a failo
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 
 from coordinator.takeover import lost_of, return_lost
 from fleet.alarms import Alarms
@@ -39,9 +39,9 @@ class Patrol:
         alarms: Alarms,
         ours: Callable[[], bool],
         rest: Callable[[float], Awaitable[None]],
-        is_late: Callable[[str], bool],
+        late: Container[str],
     ) -> None:
-        """`rest`: wait for so many seconds, or until we are stopped. `is_late`: what is for this pool waits here."""
+        """`rest`: wait for so many seconds, or until we are stopped. `late`: pools whose messages wait here."""
         self._client = client
         self._registry = Registry(client)
         self._queue = queue
@@ -50,7 +50,7 @@ class Patrol:
         self._alarms = alarms
         self._ours = ours
         self._rest = rest
-        self._is_late = is_late
+        self._late = late
 
     async def run(self) -> None:
         every_s = EVERY_S
@@ -68,10 +68,10 @@ class Patrol:
         before_ms = await self._registry.clock_ms() - EVERY_S * 1000
         found = 0
         for code, share in older_than(before_ms, page).items():
-            if self._is_late(code):
+            if code in self._late:
                 continue  # what waits here would be given back, and newer messages would overtake it
             lost = await self._lost_of(code, share)
-            if not self._is_late(code):
+            if code not in self._late:
                 found += await return_lost(self._client, self._queue, self._source, lost)
         if forgotten := past_redelivery(before_ms, page):
             await self._queue.untrack(forgotten)

@@ -1,11 +1,16 @@
-"""Messages go back to their source, in order: what is newer of their lanes waits first, then they are untracked, then
-nacked. In any other order a crash in between would let what is newer overtake."""
+"""Messages go back to their source, in order.
+
+What is newer of their lanes waits first, then they are untracked, then nacked. In any other order a crash in between
+would let what is newer overtake.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fleet.errors import Fenced
+from coordinator.submit import Untaken
+from fleet.errors import Fenced, LeaseLapsed
+from fleet.lease import Lease
 from fleet.sources.base import Receipt, Source
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
@@ -17,8 +22,23 @@ _EXPECTED_AT_ONCE = 500
 
 
 async def return_(client: Client, queue: Queue, source: Source, messages: list[Tracked]) -> int:
-    """Returns how many the source shows again."""
+    """Those that a pool had, or should have had. Returns how many the source shows again."""
     return await untrack_and_nack(queue, source, await expect(client, queue, messages))
+
+
+async def return_untaken(queue: Queue, source: Source, lease: Lease, untaken: Untaken) -> None:
+    """Those that a pool did not take. It has noted already what of them is waited for (`submit.lua`)."""
+    hidden_ms = {} if source.is_looked_into else {r.received.broker_id: after_s * 1000 for r, _, after_s in untaken}
+    gone = await queue.untrack([(r.received.broker_id, t.token) for r, t, _ in untaken], hidden_ms=hidden_ms)
+    if not lease.held:
+        raise LeaseLapsed(queue.name)
+    await source.nack(
+        [
+            (Receipt(r.received.broker_id, gone[r.received.broker_id]), after_s * 1000)
+            for r, _, after_s in untaken
+            if r.received.broker_id in gone
+        ]
+    )
 
 
 async def expect(client: Client, queue: Queue, lost: list[Tracked]) -> list[Tracked]:

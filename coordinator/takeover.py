@@ -31,7 +31,7 @@ async def take_over(
     """Returns how many messages went back and come again at once, and which pools did not answer.
 
     What is tracked and stands in no pool goes back to its source, which shows it again. A pool that did not answer is
-    not fenced, and nothing of it goes back: `submit.py` does both before it feeds that pool. `on_tracked` is told what
+    not fenced, and nothing of it goes back: `late.py` does both before it feeds that pool. `on_tracked` is told what
     is tracked, page by page.
 
     Only pools that something is tracked for are fenced, however many others there are. That is enough. An older owner
@@ -75,9 +75,9 @@ async def _answers(client: Client, queue: Queue, code: str) -> bool:
     return True
 
 
-async def fence(client: Client, queue: Queue, code: str, *, attempt: int = 0) -> None:
+async def fence(client: Client, queue: Queue, code: str, *, call: int = 0) -> None:
     pool = Pool(client, code)
-    if not await pool.fence(queue.name, queue.epoch, attempt=attempt):
+    if not await pool.fence(queue.name, queue.epoch, call=call):
         raise Fenced(f"queue {queue.name} has another owner", epoch=await pool.owner_of(queue.name))
 
 

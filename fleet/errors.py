@@ -7,6 +7,7 @@ FleetError
 │   ├── StateUnavailable    Redis cannot be reached, or refuses us
 │   │   └── NotUp           no fleet runs here, or it is just coming up
 │   ├── StateFull           Redis has no memory left for what we asked
+│   ├── LeaseLapsed         we did not renew it in time: another may have it
 │   └── Fenced              somebody with a newer epoch has taken over
 │       └── Disordered      more is out at the source than is known of: whoever polls next waits for it
 │           └── Forgotten   Redis has lost what it told us last: we know more than it does
@@ -51,6 +52,13 @@ class NotUp(StateUnavailable):
 
 class StateFull(StateError):
     """Redis has no memory left."""
+
+
+class LeaseLapsed(StateError):
+    """A lease was not renewed in time."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"the lease on queue {queue} lapsed")
 
 
 class Fenced(StateError):

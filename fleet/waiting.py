@@ -54,3 +54,12 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=_AGAIN_S)
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel them, and look at their errors: asyncio prints one that nobody has looked at."""
+    tasks = list(tasks)
+    await cancel(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

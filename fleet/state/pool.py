@@ -167,15 +167,15 @@ class Pool:
         owner_epoch: str,
         entries: Sequence[Entry],
         *,
-        attempt: int = 0,
+        call: int = 0,
         full_s: int = QUEUE_FULL_RETRY_S,
         grace_ms: int = AWAY_GRACE_MS,
     ) -> Submitted:
-        """`attempt`: the owner's, see `fence`. `full_s`: after how long what does not fit comes again.
+        """`call`: the owner's, see `fence`. `full_s`: after how long what does not fit comes again.
 
         `grace_ms`: how long newer messages of a lane wait for one that went back, counted from the end of its delay.
         """
-        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, attempt, SHARE, full_s * 1000, grace_ms]
+        arguments: list[str | int] = [self.now_ms, queue, owner_epoch, call, SHARE, full_s * 1000, grace_ms]
         for entry in entries:
             arguments += entry.fields()
         s = script("submit")
@@ -219,10 +219,10 @@ class Pool:
         result: Literal["gone", "busy", "kept"] = await s(self.client, s.keys_of(self.keys), [revision])
         return result
 
-    async def fence(self, queue: str, owner_epoch: str, *, attempt: int = 0) -> bool:
-        """From here on refuse what older owners submit, and what this one submits under a lower attempt."""
+    async def fence(self, queue: str, owner_epoch: str, *, call: int = 0) -> bool:
+        """From here on refuse what older owners submit, and what this one submits in a call of a lower number."""
         s = script("fence")
-        return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, attempt]))
+        return bool(await s(self.client, s.keys_of(self.keys), [queue, owner_epoch, call]))
 
     async def owner_of(self, queue: str) -> str:
         """The highest epoch of the queue's owners that this pool has seen."""

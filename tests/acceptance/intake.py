@@ -12,6 +12,8 @@ from typing import Any
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
+from coordinator.bring import Bringer
+from coordinator.late import LatePools
 from coordinator.put_off import PoolLimits, PutOff
 from coordinator.submit import Submitter
 from fleet.alarms import Alarms
@@ -104,11 +106,17 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
             client=client,
             queue=queue,
             source=source,
-            lease=lease,
             on_room=lambda *_: None,
             put_off=PutOff(lambda _: PoolLimits(50, 1), lambda _: False, SystemClock()),
             alarms=alarms,
             counts=counts,
+        )
+        late = LatePools(
+            client=client,
+            queue=queue,
+            source=source,
+            lease=lease,
+            submitter=submitter,
             ours=lambda: True,
             rest=asyncio.sleep,
         )
@@ -117,7 +125,7 @@ async def an_intake(url: str, *, pools: Sequence[str] = ("P",), source: Source |
             source=source,
             lease=lease,
             pool_for=lambda code: code if code in pools else DEFAULT_POOL,
-            submitter=submitter,
+            bringer=Bringer(submitter=submitter, late=late, ours=lambda: True),
             alarms=alarms,
             counts=counts,
         )

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from coordinator.admit import Admission
+from coordinator.bring import Bringer
+from coordinator.late import LatePools
 from coordinator.phantoms import Patrol
 from coordinator.put_off import PoolLimits, PutOff
 from coordinator.submit import Submitter
@@ -74,24 +76,31 @@ class Owner:
         self.over = asyncio.Event()
         self.queue = Queue(client, "q", epoch=lease.epoch)
         alarms, clock = Alarms(warnings=Warnings(client), source="us"), SystemClock()
-        self.submitter = Submitter(
+        submitter = Submitter(
             client=client,
             queue=self.queue,
             source=source,
-            lease=lease,
             on_room=lambda *_: None,
             put_off=PutOff(lambda _: PoolLimits(50, 1), lambda _: False, clock),
             alarms=alarms,
             counts=Counter(),
+        )
+        self.late = LatePools(
+            client=client,
+            queue=self.queue,
+            source=source,
+            lease=lease,
+            submitter=submitter,
             ours=self._ours,
             rest=self._rest,
         )
+        self.bringer = Bringer(submitter=submitter, late=self.late, ours=self._ours)
         self.admission = Admission(
             queue=self.queue,
             source=source,
             lease=lease,
             pool_for=lambda code: code,
-            submitter=self.submitter,
+            bringer=self.bringer,
             alarms=alarms,
             counts=Counter(),
         )
@@ -103,7 +112,7 @@ class Owner:
             alarms=alarms,
             ours=self._ours,
             rest=self._rest,
-            is_late=self.submitter.is_late,
+            late=self.late,
         )
 
     def _ours(self) -> bool:
@@ -128,8 +137,8 @@ async def owning(client: Client, name: str = "us", source: SourceWithoutGroups |
     assert await lease.acquire()
     owner = Owner(client, lease, source)
     _, silent = await take_over(client=client, queue=owner.queue, source=source)
-    owner.submitter.begin_late(silent)
-    running = asyncio.create_task(owner.submitter.run())
+    owner.late.begin(silent)
+    running = asyncio.create_task(owner.late.run())
     try:
         yield owner
     finally:

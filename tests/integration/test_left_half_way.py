@@ -165,10 +165,10 @@ async def test_one_that_is_silent_again_holds_up_the_take_over_of_no_other(
         silence.over.set()
         await eventually(lambda: again.met > 0)
         other.over.set()
-        await eventually(lambda: not heir.submitter.is_late("OTHER"))
-        assert heir.submitter.is_late("P")
+        await eventually(lambda: "OTHER" not in heir.late)
+        assert "P" in heir.late
         again.over.set()
-        await eventually(lambda: not heir.submitter.is_late("P"))
+        await eventually(lambda: "P" not in heir.late)
     assert len(source.nacked) == 2
 
 
@@ -192,9 +192,9 @@ async def test_whoever_was_late_is_not_taken_for_silent_any_more(
 
         monkeypatch.setattr(Queue, "all_tracked", all_tracked)
         silence.over.set()
-        await eventually(lambda: not heir.submitter._late)
+        await eventually(lambda: not heir.late._waiting)
         assert not failures
-        assert heir.submitter._silent_since_s == {}
+        assert heir.late._silent_since_s == {}
 
 
 async def test_a_copy_for_a_pool_that_hangs_holds_up_no_other(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ async def test_a_pool_that_falls_silent_as_it_is_taken_over_late_is_taken_over_l
         await eventually(lambda: again.met > 0)
         assert (await heir.queue.tracked_count(), source.nacked) == (2, {})
         again.over.set()
-        await eventually(lambda: not heir.submitter.is_late("P"))
+        await eventually(lambda: "P" not in heir.late)
         await heir.take(3)
         assert await drain(Pool(client, "P")) == []
         await heir.take(1, 2, 3)

@@ -47,7 +47,7 @@ async def test_what_is_for_it_waits_in_its_order_and_nothing_else_does(
         await owner.take(8, pool="OTHER")
         assert await drain(Pool(client, "OTHER")) == ["8"]
         silence.over.set()
-        await eventually(lambda: not owner.submitter.is_late("P"))
+        await eventually(lambda: "P" not in owner.late)
         await owner.take(4)
         assert await drain(Pool(client, "P")) == ["1", "2", "3", "4"]
         assert owner.source.nacked == {}
@@ -65,7 +65,7 @@ async def test_the_next_that_falls_silent_holds_up_its_batch_shortly(
             took_s.append(loop.time() - began_s)
         silence.over.set()
         assert took_s[0] >= PATIENCE_S > 0.5 > took_s[1]
-        await eventually(lambda: not owner.submitter.is_late("P") and not owner.submitter.is_late("OTHER"))
+        await eventually(lambda: "P" not in owner.late and "OTHER" not in owner.late)
         assert [await drain(Pool(client, code)) for code in ("P", "OTHER")] == [["1"], ["2"]]
 
 
@@ -86,7 +86,7 @@ async def test_what_had_arrived_after_all_is_not_submitted_again(
     async with owning(client) as owner:
         await owner.take(1, 2)
         delivered = await drain(Pool(client, "P"))
-        await eventually(lambda: not owner.submitter.is_late("P"))
+        await eventually(lambda: "P" not in owner.late)
         assert (delivered, await drain(Pool(client, "P"))) == (["1", "2"], [])
 
 
@@ -105,7 +105,7 @@ async def test_a_call_that_was_given_up_and_repeated_is_refused_when_it_arrives_
     monkeypatch.setattr(Pool, "submit", on_its_way)
     async with owning(client) as owner:
         await owner.take(1)
-        await eventually(lambda: not owner.submitter.is_late("P"))
+        await eventually(lambda: "P" not in owner.late)
         assert await drain(Pool(client, "P")) == ["1"]
         ((args, given),) = late
         assert (await real(*args, **given)).tag == "stale"
@@ -125,7 +125,7 @@ async def test_the_patrol_leaves_what_waits_for_it_alone(client: Client, monkeyp
         await asyncio.sleep(0.1)
         assert owner.source.nacked == {}
         silence.over.set()
-        await eventually(lambda: not owner.submitter.is_late("P"))
+        await eventually(lambda: "P" not in owner.late)
         assert await drain(Pool(client, "P")) == ["1", "2"]
         owner.over.set()
         await patrol
@@ -140,7 +140,7 @@ async def test_an_heir_has_what_an_older_owner_left_for_it_come_first(
     async with owning(client, "heir", source) as heir:
         await heir.take(3)
         silence.over.set()
-        await eventually(lambda: not heir.submitter.is_late("P"))
+        await eventually(lambda: "P" not in heir.late)
         assert list(source.nacked) == ["handle-1", "handle-2", "handle-3"], "all of it comes again, in its order"
         assert await drain(Pool(client, "P")) == []
         await heir.take(1, 2, 3)
@@ -220,7 +220,7 @@ async def test_an_heir_looks_at_what_is_tracked_once_for_all_pools_that_answer_a
         monkeypatch.setattr(Queue, "all_tracked", counted)
         await asyncio.sleep(0.3)
         silence.over.set()
-        await eventually(lambda: not any(map(heir.submitter.is_late, codes)))
+        await eventually(lambda: not any(code in heir.late for code in codes))
         assert len(source.nacked) == len(codes)
         assert 1 <= scans <= 5, "those that were fenced by then, each time"
 
@@ -241,7 +241,7 @@ async def test_an_heir_that_cannot_show_what_was_left_gives_the_queue_up_in_diso
     with pytest.raises(Disordered):
         async with owning(client, "heir", source) as heir:
             silence.over.set()
-            await eventually(lambda: not heir.submitter.is_late("P"))
+            await eventually(lambda: "P" not in heir.late)
             await asyncio.sleep(1)
 
 
@@ -252,8 +252,9 @@ async def test_a_lease_that_is_lost_between_two_looks_at_it_ends_nothing_by_an_e
     lease = Lease(client=client, key=QueueKeys("q").owner, owner="us", ttl_ms=60_000, clock=SystemClock())
     assert await lease.acquire()
     owner, looks = Owner(client, lease, SourceWithoutGroups()), iter([True])
-    monkeypatch.setattr(owner.submitter, "_ours", lambda: next(looks, False))
+    for one in (owner.bringer, owner.late):
+        monkeypatch.setattr(one, "_ours", lambda: next(looks, False))
     await owner.take(1)
-    assert owner.submitter.is_late("P")
+    assert "P" in owner.late
     silence.over.set()
-    await owner.submitter.run()
+    await owner.late.run()

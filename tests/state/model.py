@@ -178,6 +178,7 @@ class ModelPool:
         self.ready = [lane for lane in self.ready if self.has_messages(lane)]
         for lane in [lane for lane in self.later if not self.has_messages(lane)]:
             del self.later[lane], self.in_place[lane]
+        self.refusals = {lane: count for lane, count in self.refusals.items() if self.has_messages(lane)}
         return back
 
     # Settle -------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class PoolMachine(RuleBasedStateMachine):
         asked.lrange(keys.ready, 0, -1)
         for scored in (keys.leases, keys.later, keys.away):
             asked.zrange(scored, 0, -1, withscores=True)
-        for mapping in (keys.in_place, keys.owners, keys.entries):
+        for mapping in (keys.in_place, keys.owners, keys.entries, keys.tries):
             asked.hgetall(mapping)
         for members in (keys.high, keys.outboxes):
             asked.smembers(members)
@@ -293,7 +293,7 @@ class PoolMachine(RuleBasedStateMachine):
             asked.lrange(prefix + name, 0, -1)
         for worker in ("w1", "w2"):
             asked.hgetall(keys.outbox(worker))
-        ready, leases, later, away, in_place, owners, entries, high, outboxes, *more = await asked.execute()
+        ready, leases, later, away, in_place, owners, entries, tries, high, outboxes, *more = await asked.execute()
         listed: dict[str, dict[str, list[str]]] = {keys.regular_lane: {}, keys.high_lane: {}, keys.away_lane: {}}
         for (prefix, name), found in zip(lists, more[:-2], strict=True):
             if found:
@@ -306,6 +306,7 @@ class PoolMachine(RuleBasedStateMachine):
             "in_place": {lane: int(count) for lane, count in in_place.items()},
             "owners": owners,
             "entries": entries,
+            "tries": {name: int(count) for name, count in tries.items()},
             "high": high,
             "outboxes": outboxes,
             "r": listed[keys.regular_lane],
@@ -334,6 +335,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert state["away_lanes"] == {name: e.keys for name, e in model.away.lanes.items()}
         assert (state["r"], state["h"]) == (model.lists["r"], model.lists["h"])
         assert state["entries"] == {key: e.fields()[4] for key, e in model.entries.items()}
+        assert state["tries"] == model.tries | {f"\x1f{lane}": count for lane, count in model.refusals.items()}
         for worker in ("w1", "w2"):
             assert state[worker] == model.outboxes.get(worker, {})
         self.hold_by_themselves(state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import strategies as st
@@ -16,8 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coordinator.acknowledge import Acknowledger
 from coordinator.admit import Admission
+from coordinator.bring import Bringer
 from coordinator.put_off import PoolLimits, PutOff
-from coordinator.submit import Returned, Share, Submitter
+from coordinator.submit import Portion, Submitter, Untaken
 from coordinator.takeover import take_over
 from fleet.alarms import Alarms
 from fleet.clock import SystemClock
@@ -45,22 +46,22 @@ GIVEN_UP_MS = 2 * (VISIBILITY_MS + AWAY_GRACE_MS)
 """Who went back and was not shown for as long is waited for no more."""
 
 
-class GatedSubmitter(Submitter):
+class GatedBringer(Bringer):
     """An owner may be stopped when it has tracked a batch and has not submitted it."""
 
-    def __init__(self, pool: Pool, **given: Any) -> None:
-        super().__init__(**given)
-        self._pools["P"] = pool
+    def __init__(self, pool: Pool, submitter: Submitter) -> None:
+        super().__init__(submitter=submitter, late=cast(Any, None), ours=lambda: True)
+        submitter._pools["P"] = pool
         self.gate = asyncio.Event()
         self.gate.set()
         self.reached = asyncio.Event()
 
-    async def bring(self, by_pool: dict[str, Share], batch_id: str) -> Returned:
+    async def bring(self, by_pool: dict[str, Portion], batch_id: str) -> Untaken:
         if by_pool:
             self.reached.set()
             await self.gate.wait()
         # However long a busy machine takes: what a pool that is silent has coming is another test's.
-        return [one for code, share in by_pool.items() for one in await self._submit(code, share, batch_id)]
+        return [one for code, part in by_pool.items() for one in await self._submitter.submit(code, part, batch_id)]
 
 
 class Owner:
@@ -85,28 +86,26 @@ class Owner:
         counts = Counter[str]()
         self._acknowledger = Acknowledger(queue=self.queue, source=self.source, lease=self.lease, counts=counts)
         await take_over(client=self.client, queue=self.queue, source=self.source)
-        shared: dict[str, Any] = {"queue": self.queue, "source": self.source, "lease": self.lease}
+        shared: dict[str, Any] = {"queue": self.queue, "source": self.source}
         shared |= {"alarms": self.alarms, "counts": counts}
-        self._submitter = GatedSubmitter(
-            self.pool,
+        submitter = Submitter(
             client=self.client,
             on_room=lambda *_: None,
             put_off=PutOff(lambda _: PoolLimits(self.capacity, CONCURRENCY), lambda _: False, SystemClock()),
-            ours=lambda: True,
-            rest=asyncio.sleep,
             **shared,
         )
-        self._admission = Admission(pool_for=lambda code: code, submitter=self._submitter, **shared)
+        self._bringer = GatedBringer(self.pool, submitter)
+        self._admission = Admission(pool_for=lambda code: code, bringer=self._bringer, lease=self.lease, **shared)
 
     async def admit(self, batch: list[Received]) -> None:
         await self._admission.admit(batch)
 
     async def admit_half(self, batch: list[Received]) -> bool:
         """Whether it was stopped in the middle: there was something new."""
-        self._submitter.gate.clear()
-        self._submitter.reached.clear()
+        self._bringer.gate.clear()
+        self._bringer.reached.clear()
         self.task = asyncio.create_task(self.admit(batch))
-        reached = asyncio.create_task(self._submitter.reached.wait())
+        reached = asyncio.create_task(self._bringer.reached.wait())
         await asyncio.wait({self.task, reached}, return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
         if not self.task.done():
@@ -116,7 +115,7 @@ class Owner:
 
     async def wake(self) -> None:
         assert self.task is not None
-        self._submitter.gate.set()
+        self._bringer.gate.set()
         task, self.task = self.task, None
         await task
 

@@ -222,15 +222,15 @@ async def test_a_removed_pool_starts_anew_and_refuses_whom_it_had_fenced(stage: 
 async def test_of_one_owner_a_call_below_the_attempt_that_was_fenced_is_refused(stage: Stage) -> None:
     pool = await stage.pool()
     one = [entry("1", "g")]
-    assert (await pool.submit("q", "200", one, attempt=0)).tag == "ok"
-    assert await pool.fence("q", "200", attempt=2)
-    tags = [(await pool.submit("q", "200", one, attempt=attempt)).tag for attempt in (0, 1, 2)]
+    assert (await pool.submit("q", "200", one, call=0)).tag == "ok"
+    assert await pool.fence("q", "200", call=2)
+    tags = [(await pool.submit("q", "200", one, call=call)).tag for call in (0, 1, 2)]
     assert tags == ["stale", "stale", "ok"]
-    assert await pool.fence("q", "200", attempt=1), "late itself, it lowers nothing"
+    assert await pool.fence("q", "200", call=1), "late itself, it lowers nothing"
     assert await pool.fence("q", "200")
-    assert (await pool.submit("q", "200", one, attempt=1)).tag == "stale"
+    assert (await pool.submit("q", "200", one, call=1)).tag == "stale"
     assert (await pool.submit("other", "100", [entry("2", "h")])).tag == "ok", "of another queue"
     assert (await pool.submit("q", "201", one)).tag == "ok", "a newer owner begins at none"
-    assert (await pool.submit("q", "200", one, attempt=9)).tag == "stale"
+    assert (await pool.submit("q", "200", one, call=9)).tag == "stale"
     assert await pool.fence("q", "202")
     assert (await pool.submit("q", "202", one)).tag == "ok"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.state.pool import Pool, Settlement, in_place
-from tests.state.stage import Stage, broker_ids, claim_one, drain, entry, in_group, in_groups, settle, submit
+from fleet.state.pool import Pool, Settlement, fenced, in_place
+from tests.state.stage import Stage, broker_ids, claim, claim_one, drain, entry, in_group, in_groups, settle, submit
 
 
 async def recalled(pool: Pool, most: int = 100) -> list[str]:
@@ -45,6 +45,15 @@ async def test_a_group_that_waits_for_another_try_comes_back_as_well(stage: Stag
     await settle(pool, Settlement("g", claimed.epoch, [], in_place(60_000)))
     assert await recalled(pool) == ["g0", "g1"]
     assert await stage.keys() == {pool.keys.settings, pool.keys.epochs}
+
+
+async def test_how_often_a_group_was_refused_as_fenced_ends_with_it(stage: Stage) -> None:
+    pool = await stage.pool()
+    await submit(pool, [*in_group(1), entry("mine", "shared"), entry("other", "shared", queue="other")])
+    for claimed in await claim(pool, 2):
+        await settle(pool, Settlement(claimed.lane, claimed.epoch, [], fenced(60_000)))
+    assert await recalled(pool) == ["g0", "mine"]
+    assert await stage.client.hgetall(pool.keys.tries) == {"\x1fshared": "1"}
 
 
 async def test_a_long_pool_is_taken_back_in_several_calls(stage: Stage) -> None:

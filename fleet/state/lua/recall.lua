@@ -53,11 +53,16 @@ if at == '' then
 else
   lanes = redis.call('ZRANGE', later, at, tonumber(at) + most - 1)
 end
-local looked, stayed, over = 0, {}, {}
+local looked, stayed, over, counted = 0, {}, {}, {}
 for _, lane in ipairs(lanes) do
   if #gone >= MESSAGES then break end
   looked = looked + 1
-  if visit(lane) then stayed[#stayed + 1] = lane else over[#over + 1] = lane end
+  if visit(lane) then
+    stayed[#stayed + 1] = lane
+  else
+    over[#over + 1] = lane
+    counted[#counted + 1] = SEP .. lane
+  end
 end
 if at == '' then
   if looked > 0 then redis.call('LTRIM', ready, looked, -1) end
@@ -69,5 +74,7 @@ if #gone > 0 then
   call_many('HDEL', entries, gone)
   call_many('HDEL', tries, gone)
 end
+-- How often a lane was fenced is counted under a name of its own (exchange.lua), and ends with the lane.
+if #counted > 0 then call_many('HDEL', tries, counted) end
 answer[1], answer[2] = looked, #stayed
 return answer

@@ -1,18 +1,18 @@
 -- submit: append messages of one source queue to their lanes, in shares taken or refused whole.
 -- WITH rest away clock wake
 -- KEYS settings ready entries leases later in_place high failed epochs away away_lane regular_lane high_lane
--- ARGV now_ms queue owner_epoch attempt share full_ms grace_ms entry …, five fields an entry: key lane tier batch value
---   attempt: if below the one that the owner fenced (`fence.lua`), this is a call that it gave up
+-- ARGV now_ms queue owner_epoch call share full_ms grace_ms entry …, five fields an entry: key lane tier batch value
+--   call: its number. If it is below the one that the owner fenced (`fence.lua`), the owner gave this call up
 --   full_ms: after how long what does not fit comes again; grace_ms: how much later than expected what is away may come
 -- Returns {tag, accepted, room, cascaded, behind}
---   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or attempt
+--   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or call
 --   accepted: how many from the front were taken (or were held already); the rest did not fit
 --   cascaded: indices of those whose batch has failed in their lane meanwhile, not taken
 --   behind: index ms …, of those not taken because older messages of their lane are away, or because their lane waits
 --   in place and has its share of the pool; they may come again after that
 local settings, ready, entries, leases, later, in_place, high, failed, epochs, away, away_lane, regular_lane,
   high_lane = unpack(KEYS)
-local queue, owner_epoch, attempt, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local queue, owner_epoch, call, share = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local full_ms, grace_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIELDS = 5
 local LEAST_MS = 1000 -- what comes too early comes again soon, but not over and over at once
@@ -26,7 +26,7 @@ if config[1] and config[3] then return { 'draining', 0, 0, {}, {} } end
 -- A queue's new owner raises this before it reconciles: whatever an older one still sends is refused.
 local fence = redis.call('HMGET', epochs, 'q:' .. queue, 'n:' .. queue)
 local known = tonumber(fence[1] or 0)
-local given_up = owner_epoch == known and attempt < tonumber(fence[2] or 0)
+local given_up = owner_epoch == known and call < tonumber(fence[2] or 0)
 if owner_epoch < known or given_up then return { 'stale', 0, 0, {}, {} } end
 
 -- What is away ------------------------------------------------------------------------------------

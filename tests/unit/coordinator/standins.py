@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,11 @@ class Queue:
 
     async def bury(self, letters: Sequence[str], *, keep: int) -> None:
         self._journal.append(("bury", len(letters)))
+
+
+def received(broker_id: str, group: str | None = "g", **body: Any) -> Received:
+    content = {"id": broker_id, "poolCode": "P", "mediationTarget": "http://127.0.0.1:9/", **body}
+    return Received(broker_id, f"handle-{broker_id}", json.dumps(content).encode(), group)
 
 
 def tracked(

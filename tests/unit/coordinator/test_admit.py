@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,33 +10,25 @@ import pytest
 
 from coordinator.admit import Admission, copies_by_pool
 from coordinator.route import Routed, route
-from coordinator.submit import Returned, Share
-from fleet.errors import StateUnavailable
+from coordinator.submit import Portion, Untaken
+from fleet.errors import LeaseLapsed
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Received
 from fleet.state.queue import Tracking
-from tests.unit.coordinator.standins import Alarms, Journal, Lease, Queue, Source
+from tests.unit.coordinator.standins import Alarms, Journal, Lease, Queue, Source, received
 
 NEW = Tracking("new", "1")
 
 
-def received(broker_id: str, group: str | None = "g", **body: Any) -> Received:
-    content = {"id": broker_id, "poolCode": "P", "mediationTarget": "http://127.0.0.1:9/", **body}
-    return Received(broker_id, f"handle-{broker_id}", json.dumps(content).encode(), group)
-
-
-class Submitter:
+class Bringer:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.refuses: set[str] = set()
 
-    async def bring(self, by_pool: dict[str, Share], batch_id: str) -> Returned:
-        for code, share in by_pool.items():
-            self._journal.append(("bring", code, *(r.received.broker_id for r, _ in share)))
-        return [(r, t, 30) for share in by_pool.values() for r, t in share if r.received.broker_id in self.refuses]
-
-    async def return_(self, returned: Returned) -> None:
-        self._journal.append(("give back", *((r.received.broker_id, seconds) for r, _, seconds in returned)))
+    async def bring(self, by_pool: dict[str, Portion], batch_id: str) -> Untaken:
+        for code, portion in by_pool.items():
+            self._journal.append(("bring", code, *(r.received.broker_id for r, _ in portion)))
+        return [(r, t, 30) for portion in by_pool.values() for r, t in portion if r.received.broker_id in self.refuses]
 
     async def expect_no_more(self, by_pool: dict[str, list[tuple[str, str, str, str]]]) -> None:
         self._journal.append(("expect no more", *by_pool))
@@ -47,14 +38,14 @@ class World:
     def __init__(self) -> None:
         self.journal: Journal = []
         self.queue, self.source = Queue(self.journal), Source(self.journal)
-        self.submitter, self.lease, self.alarms = Submitter(self.journal), Lease(), Alarms()
+        self.bringer, self.lease, self.alarms = Bringer(self.journal), Lease(), Alarms()
         self.counts: Counter[str] = Counter()
         self.admission = Admission(
             queue=cast(Any, self.queue),
             source=self.source,
             lease=cast(Any, self.lease),
             pool_for=lambda code: code if code in "PQ" else DEFAULT_POOL,
-            submitter=cast(Any, self.submitter),
+            bringer=cast(Any, self.bringer),
             alarms=cast(Any, self.alarms),
             counts=self.counts,
         )
@@ -76,9 +67,17 @@ async def test_a_batch_is_tracked_before_any_pool_hears_of_it_and_keeps_its_orde
 
 
 async def test_what_does_not_fit_is_given_back_after_all_pools_were_asked(world: World) -> None:
-    world.submitter.refuses = {"2"}
+    world.bringer.refuses = {"2"}
     await world.admit([received("1"), received("2")])
-    assert world.journal[-2:] == [("bring", "P", "1", "2"), ("give back", ("2", 30))]
+    assert world.journal[-3:] == [("bring", "P", "1", "2"), ("untrack", "2"), ("nack", ("newest-2", 30_000))]
+    assert world.queue.hidden_ms == {"2": 30_000}
+
+
+async def test_what_goes_back_is_not_nacked_once_the_lease_is_gone(world: World) -> None:
+    world.bringer.refuses, world.lease.held = {"1"}, False
+    with pytest.raises(LeaseLapsed):
+        await world.admit([received("1")])
+    assert world.journal[-1] == ("untrack", "1")
 
 
 async def test_messages_for_an_unknown_pool_are_counted_and_warned_of_by_pool(world: World) -> None:
@@ -95,7 +94,7 @@ async def test_what_can_never_be_delivered_is_kept_before_it_is_acked(world: Wor
 
 async def test_it_is_not_acked_once_the_lease_is_gone(world: World) -> None:
     world.lease.held = False
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(LeaseLapsed, match="the lease on queue q lapsed"):
         await world.admit([Received("bad", "handle-bad", b"no message")])
     assert world.journal == [("bury", 1)]
 
@@ -122,13 +121,13 @@ async def test_what_is_under_way_is_not_submitted_again(world: World) -> None:
 async def test_where_a_source_holds_groups_what_is_newer_goes_back_at_once(world: World) -> None:
     world.source.holds_groups = True
     await world.admit([received("1"), received("2"), received("3", "other")], [Tracking("redelivered"), NEW, NEW])
-    assert world.journal == [("track", "1", "2", "3"), ("bring", "P", "3"), ("give back", ("2", 0))]
+    assert world.journal == [("track", "1", "2", "3"), ("bring", "P", "3"), ("untrack", "2"), ("nack", ("newest-2", 0))]
 
 
 # Copies ---------------------------------------------------------------------------------------------
 
 
-def seen(*batch: tuple[Received, str]) -> Share:
+def seen(*batch: tuple[Received, str]) -> Portion:
     routed: list[Routed] = route([one for one, _ in batch], lambda code: code)[0]
     return [(r, Tracking(cast(Any, verdict))) for r, (_, verdict) in zip(routed, batch, strict=True)]
 
