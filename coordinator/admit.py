@@ -1,4 +1,4 @@
-"""Admits a batch: track it in the queue's slot, submit it to the pools, give back what did not fit."""
+"""Admits a batch: track it in the queue's slot, submit it to the pools, return what did not fit."""
 
 from __future__ import annotations
 

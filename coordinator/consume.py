@@ -149,9 +149,12 @@ class Consumer:
         except SourceUnavailable as error:
             log.warning("%s", error)
             self._counts["poll_errors"] += 1
+            # What was on the line when it broke is out, until our next poll has it shown again.
+            self.in_disorder = bool(self._source.crash_wait_ms)
             return False
         self._polled_ms = self._clock.boot_ms()
         if not batch:
+            self.in_disorder = False
             return True
         failpoint.hit("polled")
         if not self._lease.held:

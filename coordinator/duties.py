@@ -24,6 +24,7 @@ from fleet.errors import Disordered, SourceUnavailable
 from fleet.lease import Lease
 from fleet.sources.base import Asking, Source
 from fleet.state.queue import Tracked
+from fleet.waiting import happens
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -172,11 +173,7 @@ class Duties:
 
     async def _rest(self, seconds: float) -> None:
         """Wait, unless we are stopped."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            return
+        await happens(self._stop, within_s=seconds)
 
     def _on_room(self, code: str, room: int, taken: int) -> None:
         self._parts.rooms.note(code, room)

@@ -39,10 +39,10 @@ async def return_all(*, client: Client, queue: Queue, source: Source, alarms: Al
     except (FleetError, TimeoutError) as error:
         errors.append(str(error) or f"not done within {WITHIN_S:g} s")
     if errors:
-        text = f"queue {queue.name}: not all could be handed back, the rest comes when its visibility ends"
+        text = f"queue {queue.name}: not all could be returned, the rest comes when its visibility ends"
         alarms.add("SHUTDOWN_CLEANUP_ERRORS", "WARN", f"{text} ({len(errors)} errors, the first: {errors[0]})")
     if returned:
-        log.info("%d messages of %s handed back to it", returned, queue.name)
+        log.info("%d messages of %s returned to it", returned, queue.name)
     return returned
 
 

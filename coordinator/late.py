@@ -73,7 +73,7 @@ class LatePools:
             self._waiting[code] = deque()
             self._silent_since_s[code] = -math.inf
 
-    def __contains__(self, code: str) -> bool:
+    def __contains__(self, code: object) -> bool:
         return code in self._waiting
 
     def is_known_silent(self, now_s: float) -> bool:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
 import uvloop
 
 from fleet import failpoint
-from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.config.settings import Settings
 from fleet.delivery.client import HttpClient
 from fleet.delivery.egress import egress_rules
-from fleet.metrics.port import serve_metrics
-from fleet.process import Heartbeat, Identity, Life, tame_collector
+from fleet.process import Identity, Life, tame_collector
 from fleet.state.connect import connected
-from fleet.state.registry import Registry
-from fleet.state.warnings import Warnings
 from workers.worker import Worker
 
 log = logging.getLogger("fleet.worker")
@@ -28,7 +23,7 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
     """Deliver until SIGTERM. Returns the exit code."""
     failpoint.arm_if(settings.failpoint)
     tame_collector()
-    identity, life, clock = Identity.new("worker"), Life(), SystemClock()
+    identity, life = Identity.new("worker"), Life()
     async with connected(settings.redis.url) as client:
         rules = egress_rules(settings.egress.allow, settings.egress.deny)
         http = HttpClient(
@@ -37,38 +32,18 @@ async def serve(settings: Settings, pool_globs: Sequence[str], metrics_port: int
             connect_timeout_ms=settings.http.connect_timeout_ms,
             max_idle_connections=settings.worker.max_in_flight * 2,
         )
-        alarms = Alarms(warnings=Warnings(client), source=identity.role)
         worker = Worker(
-            name=identity.name,
+            identity=identity,
             client=client,
-            redis_url=settings.redis.url,
             http=http,
-            clock=clock,
+            clock=SystemClock(),
             life=life,
-            alarms=alarms,
-            ttl_ms=settings.lease.ttl_ms,
-            timeout_ms=settings.http.timeout_ms,
+            settings=settings,
             forbids_url=rules.forbids_url,
-            max_in_flight=settings.worker.max_in_flight,
-            stop_within_s=settings.worker.stop_within_s,
             pool_globs=pool_globs,
         )
-        heartbeat = Heartbeat(
-            registry=Registry(client),
-            identity=identity,
-            ttl_ms=settings.lease.ttl_ms,
-            describe=worker.describe,
-            on_alive=worker.on_alive,
-            counters=worker.counters,
-        )
-        await heartbeat.beat()
-        for job in (heartbeat.run(), serve_metrics(metrics_port, heartbeat.counted)):
-            life.spawn(asyncio.get_running_loop().create_task(job))
-        log.info("%s delivers", identity.name)
-        await worker.run()
+        await worker.run(metrics_port)
         http.close()
-        await alarms.flush()
-        await heartbeat.leave()
     log.info("%s has stopped", identity.name)
     return life.exit_code()
 

@@ -74,7 +74,7 @@ class Mediator:
             timeout_ms=self._timeout_ms,
             done=partial(answered, lease),
         )
-        if isinstance(sent, Failed | Uncallable):
+        if isinstance(sent, NotSent | Failed | Uncallable):
             return sent
         lease.transfer = sent
         failpoint.hit("posted")

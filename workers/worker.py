@@ -12,12 +12,14 @@ from typing import Any
 
 from fleet.alarms import Alarms
 from fleet.clock import Clock
+from fleet.config.settings import Settings
 from fleet.delivery.breakers import Breakers
 from fleet.delivery.client import HttpClient
 from fleet.delivery.request import Requests
 from fleet.delivery.signatures import Signatures
 from fleet.errors import StateError
-from fleet.process import Life
+from fleet.metrics.port import serve_metrics
+from fleet.process import Heartbeat, Identity, Life
 from fleet.state.breakers import SharedBreakers
 from fleet.state.cluster import PerNode
 from fleet.state.connect import Client
@@ -27,6 +29,7 @@ from fleet.state.outages import outages
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
+from fleet.state.warnings import Warnings
 from fleet.waiting import happens
 from fleet.words import number
 from workers.account import Account
@@ -52,31 +55,27 @@ class Worker:
     def __init__(
         self,
         *,
-        name: str,
+        identity: Identity,
         client: Client,
-        redis_url: str,
         http: HttpClient,
         clock: Clock,
         life: Life,
-        alarms: Alarms,
-        ttl_ms: int,
-        timeout_ms: int,
+        settings: Settings,
         forbids_url: Callable[[str], bool],
-        max_in_flight: int,
-        stop_within_s: float,
         pool_globs: Sequence[str] = ("*",),
     ) -> None:
+        name, ttl_ms, timeout_ms = identity.name, settings.lease.ttl_ms, settings.http.timeout_ms
         self.name = name
         self._client = client
         self._clock = clock
         self._life = life
-        self._alarms = alarms
+        self._alarms = alarms = Alarms(warnings=Warnings(client), source=identity.role)
         self._ttl_ms = ttl_ms
         self._timeout_ms = timeout_ms
         self._globs = tuple(pool_globs)
         self._serves = re.compile("|".join(map(fnmatch.translate, self._globs))).match
-        self._seats = Seats(max_in_flight, lambda: self._stopping)
-        self._stop_within_s = stop_within_s
+        self._seats = Seats(settings.worker.max_in_flight, lambda: self._stopping)
+        self._stop_within_s = settings.worker.stop_within_s
         self._links: dict[str, PoolLink] = {}
         registry = Registry(client)
         self._pools = KnownPools(registry)
@@ -87,7 +86,6 @@ class Worker:
         self._breakers = Breakers(shared=SharedBreakers(client), worker=name, clock=clock)
         self._signatures = Signatures(client=client, alarms=alarms)
         self.account = Account(clock=clock, alarms=alarms)
-        self.counters = self.account.counters
         requests = Requests(
             client=http,
             clock=clock,
@@ -106,10 +104,17 @@ class Worker:
             has_room=lambda: self._seats.has_room,
             is_stopping=lambda: self._stopping,
         )
-        self.on_alive = self._waking.on_alive
+        self.heartbeat = Heartbeat(
+            registry=registry,
+            identity=identity,
+            ttl_ms=ttl_ms,
+            describe=self.describe,
+            on_alive=self._waking.on_alive,
+            counters=self.account.counters,
+        )
         self._signals = Signals(
             client=client,
-            url=redis_url,
+            url=settings.redis.url,
             handlers={
                 WAKE_CHANNEL: self._waking.on_others,
                 CHANGED_CHANNEL: self._on_changed,
@@ -130,8 +135,13 @@ class Worker:
 
     # Life -----------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, metrics_port: int | None = None) -> None:
+        """Until SIGTERM, or until something crashes."""
         loop = asyncio.get_running_loop()
+        await self.heartbeat.beat()
+        for job in (self.heartbeat.run(), serve_metrics(metrics_port, self.heartbeat.counted)):
+            self._life.spawn(loop.create_task(job))
+        log.info("%s delivers", self.name)
         jobs = (
             self._signals.run(),
             self._keep_leases(),
@@ -144,6 +154,8 @@ class Worker:
         await self._life.wait()
         await self._stop()
         await self._life.cancel()
+        await self._alarms.flush()
+        await self.heartbeat.leave()
 
     async def _stop(self) -> None:
         """Claim no more, finish the requests in flight, settle them, give the rest back."""

@@ -69,7 +69,10 @@ class Requests:
         client.before_io = self._before_io
 
     def forbidden(self, url: str) -> NotSent | None:
-        """Judged by its name. Its address is judged when a connection is opened to it."""
+        """Judged by its name, here and in `post`; its address is judged when a connection is opened to it.
+
+        Ask before `admit`: what may not be sent needs no permit, and spends no attempt.
+        """
         if self._forbids_url(url):
             return NotSent(f"egress rules forbid {origin_of(url)}", warn=True)
         return None
@@ -100,8 +103,12 @@ class Requests:
         signer: Signer | None,
         timeout_ms: int,
         done: Callable[[Reply], None],
-    ) -> Transfer | Failed | Uncallable:
+    ) -> Transfer | NotSent | Failed | Uncallable:
         """`done` gets the reply, in a later turn of the loop. If an outcome is returned instead, nothing was sent."""
+        forbidden = self.forbidden(url)
+        if forbidden is not None:
+            ticket.close()
+            return forbidden
         if signer is not None:
             headers += signer.headers(message_id, self._clock.wall_ms() // 1000, body)
         try:

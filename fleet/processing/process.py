@@ -27,7 +27,7 @@ from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import is_token_of
 from fleet.jobs.records import FINISHED, Busy, Expired, Job, Over, Taken
 from fleet.jobs.store import MARGIN_MS, JobStore, why_not
-from fleet.outcome import MAX_RETRY_S, Failed, Outcome, Rejected, Uncallable
+from fleet.outcome import MAX_RETRY_S, Failed, NotSent, Outcome, Rejected, Uncallable
 from fleet.processing.signers import JobSigners
 from fleet.processing.targets import Shut, Targets, Turns
 from fleet.processing.webhook import outcome_of, request_headers
@@ -210,9 +210,6 @@ class Processor:
     async def _post(
         self, job: Job, signer: Signer | None, ticket: Ticket, deadline_ms: float
     ) -> tuple[Outcome, int | None]:
-        forbidden = self._requests.forbidden(job.target_url)
-        if forbidden is not None:
-            return forbidden, None
         headers = request_headers(job)
         if headers is None:
             return Rejected(0, "its id or group holds what no header may hold"), None
@@ -237,7 +234,7 @@ class Processor:
             timeout_ms=job.timeout_seconds * 1000,
             done=done,
         )
-        if isinstance(sent, Failed | Uncallable):
+        if isinstance(sent, NotSent | Failed | Uncallable):
             return sent, None
         self._flights[sent] = (deadline_ms, ended)
         try:

@@ -87,22 +87,23 @@ class Source(Protocol):
     async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
         """Up to `max_messages`, oldest first. Waits at most `wait_ms` for the first. Cancelling it loses nothing."""
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
-        """Delete each. Answers come in the order of `held`. False: the message has been shown again since, under
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
+        """Delete each. Answers come in the order of `receipts`. False: the message has been shown again since, under
         another handle.
 
         Idempotent: a message that is already gone counts as deleted.
         """
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
         """Show each again after its own delay in ms (0: at once). Answers as `ack` does."""
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         """Keep each invisible for `visibility_ms` from now. Answers as `ack` does."""
 
     async def depth(self) -> Depth: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Disconnect. Raises `SourceUnavailable`, once it has, if messages may be out that it does not know of."""
 
 
 @runtime_checkable

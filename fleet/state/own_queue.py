@@ -26,7 +26,7 @@ _PURGE_AT_ONCE = 5000
 _LOOK = 100
 
 
-What = Literal["delete", "give back", "hide"]
+What = Literal["delete", "show", "hide"]
 
 
 class NewMessage(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What becomes of a showing: the message is deleted, given back (shown again after `ms`), or hidden for longer."""
+    """What becomes of a showing: the message is deleted, shown again after `ms`, or hidden for longer."""
 
     number: str
     count: int

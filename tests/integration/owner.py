@@ -27,6 +27,7 @@ from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from fleet.state.warnings import Warnings
+from fleet.waiting import happens
 from tests.acceptance.intake import SourceWithoutGroups, received
 
 
@@ -119,11 +120,7 @@ class Owner:
         return self.lease.held and not self.over.is_set()
 
     async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.over.wait()
-        except TimeoutError:
-            return
+        await happens(self.over, within_s=seconds)
 
     async def take(self, *numbers: int, pool: str = "P") -> None:
         await self.admission.admit([of_group(number, pool) for number in numbers])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.client import HttpClient
 from fleet.metrics.counters import Counters
@@ -25,8 +24,8 @@ from fleet.state.known_pools import UNSIGNED
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.totals import PIECE, Tally
-from fleet.state.warnings import Warnings
 from tests.servers.local import RedisServer
+from tests.worker_settings import worker_settings
 from workers.worker import Worker
 
 POOLS = 10_000
@@ -127,10 +126,15 @@ async def test_a_worker_reads_the_pools_when_they_changed_and_at_no_lease(
 ) -> None:
     life, http = Life(), HttpClient(http_version="HTTP_1_1")
     worker = Worker(
-        name="w", client=client, redis_url=redis_server.url, http=http, clock=SystemClock(), life=life,
-        alarms=Alarms(warnings=Warnings(client), source="worker"), ttl_ms=60_000, timeout_ms=1000,
-        forbids_url=lambda _: False, max_in_flight=10, stop_within_s=0.1, pool_globs=["POOL-1*", "LATER"],
-    )  # fmt: skip
+        identity=Identity.new("worker"),
+        client=client,
+        http=http,
+        clock=SystemClock(),
+        life=life,
+        settings=worker_settings(redis_server.url, ttl_ms=60_000),
+        forbids_url=lambda _: False,
+        pool_globs=["POOL-1*", "LATER"],
+    )
     ours = sum(code.startswith("POOL-1") for code in CODES)
     running = asyncio.ensure_future(worker.run())
     try:

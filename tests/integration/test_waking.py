@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
-from fleet.alarms import Alarms
 from fleet.clock import SystemClock
 from fleet.delivery.reply import Reply
-from fleet.process import Heartbeat, Identity, Life
+from fleet.process import Identity, Life
 from fleet.state.connect import Client, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
-from fleet.state.warnings import Warnings
 from tests.integration.linking import Links
 from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import entry
+from tests.worker_settings import worker_settings
 from workers.worker import Worker
 
 TTL_MS = 1500
@@ -68,41 +68,24 @@ class Fleet:
         assert (await Pool(self.client, code).submit("q", "1", [one])).accepted == 1
 
     @asynccontextmanager
-    async def worker(self, max_in_flight: int = 50) -> AsyncIterator[tuple[Worker, asyncio.Task[None]]]:
+    async def worker(self, max_in_flight: int = 50) -> AsyncIterator[Worker]:
         async with connected(self.url) as client:
-            identity, life = Identity.new("worker"), Life()
+            life = Life()
             worker = Worker(
-                name=identity.name,
+                identity=Identity.new("worker"),
                 client=client,
-                redis_url=self.url,
                 http=cast(Any, Http(self.delivered)),
                 clock=SystemClock(),
                 life=life,
-                alarms=Alarms(warnings=Warnings(client), source="worker"),
-                ttl_ms=TTL_MS,
-                timeout_ms=60_000,
+                settings=worker_settings(self.url, ttl_ms=TTL_MS, timeout_ms=60_000, max_in_flight=max_in_flight),
                 forbids_url=lambda _: False,
-                max_in_flight=max_in_flight,
-                stop_within_s=0.1,
             )
-            heartbeat = Heartbeat(
-                registry=Registry(client),
-                identity=identity,
-                ttl_ms=TTL_MS,
-                describe=worker.describe,
-                on_alive=worker.on_alive,
-                counters=worker.counters,
-            )
-            await heartbeat.beat()
-            beating = asyncio.ensure_future(heartbeat.run())
             working = asyncio.ensure_future(worker.run())
             try:
-                yield worker, beating
+                yield worker
             finally:
-                beating.cancel()
                 life.end()
                 await working
-                await heartbeat.leave()
 
     async def eventually_delivered(self, count: int, within_s: float) -> None:
         await eventually(partial(self._has_delivered, count), within_s=within_s)
@@ -132,10 +115,10 @@ async def both_know(first: Worker, second: Worker) -> None:
 
 
 async def test_a_message_for_a_home_that_is_full_is_delivered_by_another_worker(redis_server: RedisServer) -> None:
-    async with a_fleet(redis_server.url) as fleet, fleet.worker(max_in_flight=1) as (full, _):
+    async with a_fleet(redis_server.url) as fleet, fleet.worker(max_in_flight=1) as full:
         await fleet.send("P0", HANGS)
         await eventually(lambda: full.describe()["inFlight"] == 1)
-        async with fleet.worker() as (idle, _):
+        async with fleet.worker() as idle:
             await both_know(full, idle)
             for code in CODES:
                 await fleet.send(code)
@@ -148,18 +131,18 @@ async def test_what_falls_due_in_a_pool_whose_first_home_is_full_is_seen_to(redi
         for code in CODES:
             await fleet.send(code)
             assert (await Pool(fleet.client, code).exchange("dead", ttl_ms=TTL_MS, want=1, place=5)).claims
-        async with fleet.worker(max_in_flight=1) as (full, _):
+        async with fleet.worker(max_in_flight=1) as full:
             await fleet.send("P0", HANGS)
             await eventually(lambda: full.describe()["inFlight"] == 1)
-            async with fleet.worker() as (idle, _):
+            async with fleet.worker() as idle:
                 await both_know(full, idle)
                 await fleet.eventually_delivered(len(CODES), within_s=2 * TTL_MS / 1000 + 5)
 
 
 async def test_a_home_that_hangs_is_followed_within_a_lease(redis_server: RedisServer) -> None:
-    async with a_fleet(redis_server.url) as fleet, fleet.worker() as (alive, _), fleet.worker() as (hung, beating):
+    async with a_fleet(redis_server.url) as fleet, fleet.worker() as alive, fleet.worker() as hung:
         await both_know(alive, hung)
-        beating.cancel()
+        vars(hung.heartbeat)["beat"] = AsyncMock(return_value=0)
         # It hears of work, and does nothing.
         for link in hung._links.values():
             link.wake = link.look = lambda: None  # type: ignore[method-assign]
@@ -170,8 +153,8 @@ async def test_a_home_that_hangs_is_followed_within_a_lease(redis_server: RedisS
 
 
 async def test_a_worker_that_leaves_is_followed_at_once(redis_server: RedisServer) -> None:
-    async with a_fleet(redis_server.url) as fleet, fleet.worker() as (stays, _):
-        async with fleet.worker() as (leaves, _):
+    async with a_fleet(redis_server.url) as fleet, fleet.worker() as stays:
+        async with fleet.worker() as leaves:
             await both_know(stays, leaves)
         for code in CODES:
             await fleet.send(code)

@@ -139,7 +139,9 @@ BREAKAGES: dict[str, Breakage] = {
         changes=(
             Change(
                 "workers/worker.py",
-                "    async def run(self) -> None:\n        loop = asyncio.get_running_loop()\n",
+                "    async def run(self, metrics_port: int | None = None) -> None:\n"
+                '        """Until SIGTERM, or until something crashes."""\n'
+                "        loop = asyncio.get_running_loop()\n",
                 "    async def _renew_for_ever(self):\n"
                 "        while True:\n"
                 "            await asyncio.sleep(self._ttl_ms / 4000)\n"
@@ -148,7 +150,7 @@ BREAKAGES: dict[str, Breakage] = {
                 "                if held:\n"
                 "                    await link.pool.renew(link._worker, held, ttl_ms=self._ttl_ms)\n"
                 "\n"
-                "    async def run(self) -> None:\n"
+                "    async def run(self, metrics_port: int | None = None) -> None:\n"
                 "        loop = asyncio.get_running_loop()\n"
                 "        import contextvars\n"
                 "        contextvars.Context().run(loop.create_task, self._renew_for_ever())\n",

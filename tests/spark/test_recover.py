@@ -112,7 +112,7 @@ async def give_back_the_newest_first(ground: Ground) -> None:
         shown, _ = await queue.receive(1000, visibility_ms=60_000)
         assert len(shown) == 200
         for place, one in enumerate(reversed(shown)):
-            again = Conclusion(one.number, one.count, one.group, "give back", 30_000 + 10 * place)
+            again = Conclusion(one.number, one.count, one.group, "show", 30_000 + 10 * place)
             assert await queue.conclude([again]) == [True]
 
 

@@ -119,7 +119,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     shown, _ = await own.receive(10, visibility_ms=TTL_MS)
     assert {one.body for one in shown} == {b"one", b"two"}
     yield "conclude"
-    assert await own.conclude([Conclusion(one.number, one.count, one.group, "give back") for one in shown]) == [
+    assert await own.conclude([Conclusion(one.number, one.count, one.group, "show") for one in shown]) == [
         True,
         True,
     ]

@@ -195,7 +195,7 @@ async def test_who_waits_is_told_of_what_is_sent_or_shown_again(stage: Stage, qu
         await queue.send(new("c"))
         assert await heard.since(queue.keys.state) == [], "its group showed something already"
         one, *_ = await shown(queue, 1)
-        await queue.conclude([Conclusion(one.number, one.count, one.group, "give back")])
+        await queue.conclude([Conclusion(one.number, one.count, one.group, "show")])
         assert await heard.since(queue.keys.state) == ["orders"]
 
 
@@ -239,7 +239,7 @@ async def test_what_is_extended_or_given_back_after_the_clock_was_set_back_count
     assert await queue.conclude(
         [
             Conclusion(first.number, first.count, "", "hide", 2 * LONG_MS),
-            Conclusion(second.number, second.count, "", "give back", 1_000),
+            Conclusion(second.number, second.count, "", "show", 1_000),
         ]
     ) == [True, True]
     pass_time(queue, 1_000)

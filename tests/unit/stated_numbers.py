@@ -6,7 +6,7 @@ import re
 import socket
 from pathlib import Path
 
-from coordinator import acknowledge, consume, room, setbacks, submit
+from coordinator import acknowledge, consume, late, room, setbacks
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
@@ -86,7 +86,7 @@ RETRY_S, NAME = outcome.DEFAULT_RETRY_S, message.MAX_NAME_CHARACTERS
 OPEN_S = f"{RULES.open_ms / 1000:g} s"
 AGAIN_S, AGAIN_MOST_S = setbacks.AFTER_ERROR_MS / 1000, setbacks.AFTER_ERROR_MOST_MS / 1000
 OFTENER = f"after {AGAIN_S:g} s, then later and later, up to every {AGAIN_MOST_S:g} s"
-MANY_LATE = f"{submit.LATE_MOST:,} messages"
+MANY_LATE = f"{late.LATE_MOST:,} messages"
 IDLE, BETWEEN, TIMES = (
     connections.KEEPALIVE[option] for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 )
@@ -164,7 +164,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"the {queue.HIDDEN_REMEMBERED:,} of each queue that come back last",
         f"It tries again {OFTENER}",
         f"`all {connections.MOST} connections wait for answers`",
-        f"With {MANY_LATE} waiting (or {mib(submit.LATE_MOST_BYTES)})",
+        f"With {MANY_LATE} waiting (or {mib(late.LATE_MOST_BYTES)})",
         f"are above {percent(NEARLY_FULL)} of the `maxmemory`",
         f"at least {PART[1 / RULES.failure_ratio]} of its last {RULES.window} requests failed",
         f"a probe every {OPEN_S}. Its messages come again after {RETRY_S} s",

@@ -87,12 +87,12 @@ class ActiveMqSource:
             pass
         return session.take(max_messages)
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
         line, session = self._live()
-        await self._delete(line, session, [one.handle for one in held])
-        return [one.handle in self._memory.acked or self._is_gone(session, one) for one in held]
+        await self._delete(line, session, [one.handle for one in receipts])
+        return [one.handle in self._memory.acked or self._is_gone(session, one) for one in receipts]
 
-    def _is_gone(self, session: Session, held: Receipt) -> bool:
+    def _is_gone(self, session: Session, one: Receipt) -> bool:
         """Whether a message of an earlier connection was deleted: otherwise it would have come again on this one by
         now.
 
@@ -102,15 +102,15 @@ class ActiveMqSource:
         return (
             session.is_subscribed
             and loop.time() - self._subscribed_at > self.crash_wait_ms / 1000
-            and HANDLE.fullmatch(held.handle) is not None
-            and not session.may_hold(held.broker_id, self._address.prefetch)
+            and HANDLE.fullmatch(one.handle) is not None
+            and not session.may_hold(one.broker_id, self._address.prefetch)
         )
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
         line, session = self._live()
         result: list[bool] = []
         late: list[tuple[Delivery, int]] = []
-        for one, delay_ms in held:
+        for one, delay_ms in receipts:
             delivery = session.out.pop(one.handle, None)
             result.append(delivery is not None)
             if delivery is not None and delay_ms > 0:
@@ -121,10 +121,10 @@ class ActiveMqSource:
             await self._put_off(line, session, late)
         return result
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:  # noqa: ARG002
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:  # noqa: ARG002
         """Nothing lapses while the connection lives."""
         _, session = self._live()
-        return [one.handle in session.out for one in held]
+        return [one.handle in session.out for one in receipts]
 
     async def depth(self) -> Depth:
         """Asked on a line of its own: a broker that cannot write its statistics drops the connection that asked."""

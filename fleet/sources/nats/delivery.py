@@ -106,7 +106,7 @@ class Floors:
     def acked(self, marks: Marks) -> None:
         self._set(marks.stream_seq, self._OVER)
 
-    def given_back(self, marks: Marks) -> None:
+    def shown_again(self, marks: Marks) -> None:
         self._set(marks.stream_seq, marks.consumer_seq + 1)
 
     def is_acked(self, marks: Marks) -> bool:

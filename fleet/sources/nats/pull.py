@@ -116,11 +116,16 @@ class Puller:
         self.buffer.clear()
         self.last, self.newest_seq = None, newest_seq
 
-    def lose(self) -> None:
-        """The connection broke, and the server forgets its requests with it. What has arrived is still ours."""
-        for lane in self._lanes:
-            if lane.ask is not None:
-                lane.ask.end(LOST)
+    def lose(self) -> bool:
+        """The connection broke, and the server forgets its requests with it. What has arrived is still ours.
+
+        Returns whether more may have been on its way.
+        """
+        asked = [lane.ask for lane in self._lanes if lane.ask is not None]
+        unanswered = any(not ask.over.is_set() or ask.status == SILENT for ask in asked)
+        for ask in asked:
+            ask.end(LOST)
+        return unanswered
 
     async def over(self) -> None:
         """Wait until no request is open any more: normally a second at most, as long as a poll waits.
@@ -134,13 +139,17 @@ class Puller:
                     async with asyncio.timeout_at(lane.ask.expires_s + SILENCE_S):
                         await lane.ask.over.wait()
 
-    async def end(self) -> None:
-        """Nothing more may come: stop the requests, and let in what is already on its way."""
+    async def end(self) -> bool:
+        """Nothing more may come: stop the requests, and let in what is already on its way. False if that fails."""
+        is_all_in = True
         for lane in self._lanes:
             if lane.subscription is not None and lane.ask is not None and not lane.ask.over.is_set():
-                with suppress(nats.errors.Error, OSError):
+                try:
                     await lane.subscription.drain()  # type: ignore[no-untyped-call]
+                except (nats.errors.Error, OSError):
+                    is_all_in = False
                 lane.ask.end(LOST)
+        return is_all_in
 
     def _unattended(self, until_s: float) -> PullRequest | None:
         now_s = asyncio.get_running_loop().time()

@@ -46,7 +46,7 @@ class NatsSource:
 
     def __init__(self, *, address: NatsAddress, visibility_ms: int, clock: Clock) -> None:
         self.visibility_ms = visibility_ms
-        # The last owner may still be closing, and what it gives back at the very end may then wait a whole ack wait.
+        # The last owner may still be closing, and what it nacks at the very end may then wait a whole ack wait.
         self.crash_wait_ms = visibility_ms + round((_OVER_S + _CLOSE_S) * 1000)
         self._address = address
         self._clock = clock
@@ -60,6 +60,8 @@ class NatsSource:
         self._polled: Incarnation | None = None
         """The incarnation that was polled last."""
         self._preparing = asyncio.Lock()
+        self._may_have_lost = False
+        """The line broke under a request, and we have not had shown again yet what was on it."""
 
     async def open(self) -> None:
         try:
@@ -83,17 +85,17 @@ class NatsSource:
             await asyncio.sleep(min(_AGAIN_S, until_s - loop.time()))
         return []
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
-        return await self._settle([(one, ACK) for one in held])
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
+        return await self._settle([(one, ACK) for one in receipts])
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
-        return await self._settle([(one, _nak(delay_ms)) for one, delay_ms in held])
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
+        return await self._settle([(one, _nak(delay_ms)) for one, delay_ms in receipts])
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         # "In progress" restarts the consumer's own ack wait. For any other time there is a nak with a delay: the server
         # shows the message again after that, and takes an ack under the same handle until then, which is an extension.
         word = PROGRESS if visibility_ms == self.visibility_ms else _nak(max(1, visibility_ms))
-        return await self._settle([(one, word) for one in held], extends=True)
+        return await self._settle([(one, word) for one in receipts], extends=True)
 
     async def depth(self) -> Depth:
         found = await look(self._line)
@@ -108,14 +110,20 @@ class NatsSource:
     async def close(self) -> None:
         if self._puller.buffer:
             await self.ask_no_more()
+        is_known = False
         with suppress(SourceUnavailable, TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
-                await self._puller.end()
+                is_known = await self._puller.end() and not self._may_have_lost
                 # So that nobody waits for their ack wait. (Not set aside first: that could use up all the time.)
                 await self._line.exchange([(one.message.reply, NAK, None) for one in self._puller.buffer])
+                self._puller.buffer.clear()
+        is_known = is_known and not self._puller.buffer
         self._puller.buffer.clear()
         await self._line.close()
         self._prepared_at = self._known_at = 0
+        self._may_have_lost = False
+        if not is_known:
+            raise self._line.away("closed while messages were on their way")
 
     async def ask_no_more(self) -> None:
         with suppress(SourceUnavailable, TimeoutError):
@@ -123,7 +131,7 @@ class NatsSource:
                 await self._puller.over()
 
     def _on_lost(self) -> None:
-        self._puller.lose()
+        self._may_have_lost |= self._puller.lose()
 
     async def _oldest_s(self, after_seq: int) -> float | None:
         wanted = {"seq": after_seq + 1, "next_by_subj": self._address.subject or ">"}
@@ -157,7 +165,7 @@ class NatsSource:
             else:
                 self._puller.begin(found.delivered[0])
             self._polled = found.incarnation
-            self._puller.went_back = False
+            self._puller.went_back = self._may_have_lost = False
             self._prepared_at = generation
 
     async def _begin_where_it_broke(self, delivered_seq: int, consumer_seq: int) -> None:
@@ -238,8 +246,8 @@ class NatsSource:
             self._know(await look(self._line))
         results = [False] * len(words)
         sent: list[tuple[int, Marks, str, bytes]] = []
-        for place, (held, word) in enumerate(words):
-            read = self._read(held.handle)
+        for place, (one, word) in enumerate(words):
+            read = self._read(one.handle)
             if read is None:
                 continue
             subject, marks = read
@@ -254,7 +262,7 @@ class NatsSource:
             if word == ACK and results[place]:
                 self._floors.acked(marks)
             elif results[place] and not extends:
-                self._floors.given_back(marks)
+                self._floors.shown_again(marks)
         return results
 
     def _read(self, handle: str) -> tuple[str, Marks] | None:

@@ -99,14 +99,14 @@ class OwnSource:
             due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
             await happens(self._shows, within_s=min(left_s, due_s, _LOOK_S))
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
-        return await self._conclude([(one, "delete", 0) for one in held])
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
+        return await self._conclude([(one, "delete", 0) for one in receipts])
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
-        return await self._conclude([(one, "give back", min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in held])
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
+        return await self._conclude([(one, "show", min(delay_ms, MAX_DELAY_MS)) for one, delay_ms in receipts])
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
-        return await self._conclude([(one, "hide", visibility_ms) for one in held])
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:
+        return await self._conclude([(one, "hide", visibility_ms) for one in receipts])
 
     async def depth(self) -> Depth:
         with _as_source_errors(self._queue_name):
@@ -154,10 +154,10 @@ class OwnSource:
             shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms
 
-    async def _conclude(self, held: Sequence[tuple[Receipt, What, int]]) -> list[bool]:
-        flags = [False] * len(held)
+    async def _conclude(self, receipts: Sequence[tuple[Receipt, What, int]]) -> list[bool]:
+        flags = [False] * len(receipts)
         known: list[tuple[int, Conclusion]] = []
-        for place, (one, what, ms) in enumerate(held):
+        for place, (one, what, ms) in enumerate(receipts):
             found = _HANDLE.fullmatch(one.handle)
             if found is not None:
                 known.append((place, Conclusion(found[1], int(found[2]), found[3], what, ms)))

@@ -1,4 +1,4 @@
-"""The statements that move a message of an embedded queue: lease, delete, give back, extend.
+"""The statements that move a message of an embedded queue: lease, delete, show again, extend.
 
 All of it runs on the file's thread, and each call is one transaction. Statements work on sets, and what
 concerns a group is done once per group, so the cost depends on what is returned and not on what waits.
@@ -126,7 +126,7 @@ class Leases:
                 found = db.execute("SELECT 1 FROM messages WHERE grp = ? AND seq = ?", (grp, seq)).fetchone()
                 answers[place] = found is None
 
-    def give_back(
+    def show_again(
         self, db: sqlite3.Connection, handles: Sequence[str], delays_ms: Sequence[int], now_ms: int
     ) -> list[bool]:
         """End the deliveries, and show the messages again after their delays."""

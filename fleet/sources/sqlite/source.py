@@ -75,19 +75,19 @@ class SqliteSource:
             look_s = _LOOK_S if self._bell.hears_others else _LOOK_DEAF_S
             await self._bell.wait(after=rings, timeout_s=min(left_s, due_s, look_s))
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
-        return await self._settle(lambda db: self._leases.delete(db, [one.handle for one in held], self._now()))
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
+        return await self._settle(lambda db: self._leases.delete(db, [one.handle for one in receipts], self._now()))
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
-        handles = [one.handle for one, _ in held]
-        delays = [delay_ms for _, delay_ms in held]
-        result = await self._settle(lambda db: self._leases.give_back(db, handles, delays, self._now()))
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
+        handles = [one.handle for one, _ in receipts]
+        delays = [delay_ms for _, delay_ms in receipts]
+        result = await self._settle(lambda db: self._leases.show_again(db, handles, delays, self._now()))
         # Another process may be the one that polls now: this one may have lost the queue to it.
         file_bell.ring(self._file.path)
         return result
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
-        handles = [one.handle for one in held]
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:
+        handles = [one.handle for one in receipts]
         return await self._settle(lambda db: self._leases.extend(db, handles, visibility_ms, self._now()))
 
     async def depth(self) -> Depth:

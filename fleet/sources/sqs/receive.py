@@ -4,7 +4,7 @@ A poll of the coordinator waits a second, a long poll 20. So a receive goes on w
 what it brings waits here, in its order, until it is handed over, or given back when the source is closed.
 
 Its lists belong to the event loop; what a thread brings is passed over under a lock, because a receive may end while
-the source closes: then its own thread gives back what nobody will take.
+the source closes: then its own thread has what nobody will take shown again.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class LongPolls:
         name: str,
         connections: int,
         receive: Callable[[int], list[Received]],
-        give_back: Callable[[Sequence[Received]], None],
+        show_again: Callable[[Sequence[Received]], None],
         on_late: Callable[[], None],
         lapse_ms: int,
         clock: Clock,
     ) -> None:
         self._receive = receive
-        self._give_back = give_back
+        self._show_again = show_again
         self._on_late = on_late
         self._lapse_ms = lapse_ms
         self._clock = clock
@@ -152,7 +152,7 @@ class LongPolls:
             if not self._is_closed and self._tell(landed):
                 return
         if landed.messages:
-            self._give_back(landed.messages)
+            self._show_again(landed.messages)
         self._on_late()
 
     def _tell(self, landed: _Landed) -> bool:

@@ -84,7 +84,7 @@ class SqsSource:
                 name=self._name,
                 connections=self._connections,
                 receive=self._receive,
-                give_back=self._give_back,
+                show_again=self._show_again,
                 on_late=self._queue.close,
                 lapse_ms=self.visibility_ms,
                 clock=self._clock,
@@ -95,17 +95,17 @@ class SqsSource:
             raise SourceUnavailable(f"SQS queue {self._name} is not open")
         return await self._polls.poll(max_messages, wait_ms)
 
-    async def ack(self, held: Sequence[Receipt]) -> list[bool]:
+    async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
         return await self._settle(
-            [(one, 0) for one in held], lambda chunk: self._queue.delete([receipt for receipt, _ in chunk])
+            [(one, 0) for one in receipts], lambda chunk: self._queue.delete([receipt for receipt, _ in chunk])
         )
 
-    async def nack(self, held: Sequence[tuple[Receipt, int]]) -> list[bool]:
-        return await self._settle([(one, _seconds(delay_ms, least=0)) for one, delay_ms in held], self._show_after)
+    async def nack(self, receipts: Sequence[tuple[Receipt, int]]) -> list[bool]:
+        return await self._settle([(one, _seconds(delay_ms, least=0)) for one, delay_ms in receipts], self._show_after)
 
-    async def extend(self, held: Sequence[Receipt], visibility_ms: int) -> list[bool]:
+    async def extend(self, receipts: Sequence[Receipt], visibility_ms: int) -> list[bool]:
         seconds = _seconds(visibility_ms)
-        return await self._settle([(one, seconds) for one in held], self._show_after)
+        return await self._settle([(one, seconds) for one in receipts], self._show_after)
 
     async def depth(self) -> Depth:
         waiting, invisible = await asyncio.wrap_future(self._open_threads().submit(self._queue.depth))
@@ -126,7 +126,7 @@ class SqsSource:
         if kept:
             # Side by side, in any order: FIFO shows nothing of a group until all of it that was out is back.
             chunks = [kept[first : first + BATCH] for first in range(0, len(kept), BATCH)]
-            given = [asyncio.wrap_future(threads.submit(_bound(self._give_back, chunk))) for chunk in chunks]
+            given = [asyncio.wrap_future(threads.submit(_bound(self._show_again, chunk))) for chunk in chunks]
             await asyncio.wait(given, timeout=_CLOSE_WITHIN_S)
         threads.submit(self._queue.close)
         threads.stop()
@@ -150,7 +150,7 @@ class SqsSource:
             while len(self._newest) > _REDELIVERED_MOST:
                 self._newest.popitem(last=False)
 
-    def _give_back(self, received: Sequence[Received]) -> None:
+    def _show_again(self, received: Sequence[Received]) -> None:
         try:
             self._show_after([(one.handle.partition(".")[2], 0) for one in received])
         except SourceError as error:
@@ -170,9 +170,9 @@ class SqsSource:
         places: dict[str, list[int]] = {}
         seconds: dict[str, int] = {}
         now_s = self._clock.wall_ms() // 1000
-        for place, (held, delay_s) in enumerate(asked):
-            receipt, received_s = _receipt(held.handle)
-            if receipt and self._newest.get(held.broker_id, held.handle) == held.handle:
+        for place, (one, delay_s) in enumerate(asked):
+            receipt, received_s = _receipt(one.handle)
+            if receipt and self._newest.get(one.broker_id, one.handle) == one.handle:
                 # SQS takes the same handle only once per call.
                 places.setdefault(receipt, []).append(place)
                 left_s = received_s + MAX_VISIBILITY_S - _LIMIT_MARGIN_S - now_s

@@ -1,9 +1,9 @@
--- conclude: delete messages that a queue of our own has shown, give them back, or hide them longer.
+-- conclude: delete messages that a queue of our own has shown, show them again, or hide them longer.
 -- WITH queue_time
 -- KEYS state bodies hidden ready due counts group_list
 -- ARGV now_ms message …, four fields a message: number count group what
---   count: at which showing it was taken; what: `d` to delete it, `h` and ms to hide it for as long from now, or `g` and ms
---   to give it back: it is shown again after that, and the handle under which it was taken is void
+--   count: at which showing it was taken; what: `d` to delete it, `h` and ms to hide it for as long from now, or `s` and ms
+--   to show it again: it is shown again after that, and the handle under which it was taken is void
 -- Returns a list, for each message 1, or 0 if it was shown again since; what is gone already counts as deleted
 local state, bodies, hidden, ready, due, counts, group_list = unpack(KEYS)
 local now, ahead = queue_time(state, ARGV[1])
@@ -60,7 +60,7 @@ for i = 1, total do
       end
     else
       hide[#hide + 1], hide[#hide + 2] = text(now + tonumber(string.sub(what, 2))), seq
-      if string.sub(what, 1, 1) == 'g' then
+      if string.sub(what, 1, 1) == 's' then
         -- Half a showing more, which no handle has.
         given[#given + 1], given[#given + 2] = seq, count .. '.5'
         more[i] = given[#given]

@@ -130,7 +130,8 @@ end
 
 local any_high = redis.call('EXISTS', high) == 1
 local any_tries = redis.call('EXISTS', tries) == 1
-local refused, yields, cascaded, settled, gone, freed, again, taken_again = {}, {}, {}, {}, {}, {}, {}, {}
+local refused, yields, cascaded, settled, gone, freed, again = {}, {}, {}, {}, {}, {}, {}
+local row_ended = {} -- lanes in which something other than a refused epoch came last
 local plans, lanes = {}, {}
 for i = 1, settlements do
   local items = {}
@@ -168,7 +169,7 @@ for i = 1, settlements do
     end
     if #plan.items > 0 and not said_before and take(list, plan.items, gone) then
       for j = 1, #plan.items do settled[#settled + 1] = plan.items[j] end
-      if any_tries then taken_again[#taken_again + 1] = SEP .. lane end
+      if any_tries then row_ended[lane] = true end
       if cascade_ms then
         redis.call('ZREMRANGEBYSCORE', failed, '-inf', now)
         redis.call('ZADD', failed, now + FAILED_BATCH_MS, batch .. SEP .. lane)
@@ -202,12 +203,14 @@ for i = 1, settlements do
             if head then redis.call('HINCRBY', tries, head, 1) end
           elseif kind == 'f' then
             -- Counted under a name that no message has: for the lane, whatever is at its head.
+            if row_ended[lane] then redis.call('HDEL', tries, SEP .. lane) end
+            row_ended[lane] = nil
             stays = redis.call('HINCRBY', tries, SEP .. lane, 1) < FENCED_MOST
             back_ms = math.max(delay_ms, FENCED_BACK_MS)
           end
           any_tries = any_tries or kind ~= ''
           rest_or_go_back(lane, delay_ms, back_ms, stays, cascaded, gone)
-          if kind == 'f' and is_empty(lane) then taken_again[#taken_again + 1] = SEP .. lane end
+          if kind == 'f' and is_empty(lane) then row_ended[lane] = true end
         end
       end
     end
@@ -219,7 +222,11 @@ if #gone > 0 then
   call_many('HDEL', entries, gone)
   if any_tries then call_many('HDEL', tries, gone) end
 end
-if any_tries then call_many('HDEL', tries, taken_again) end
+if any_tries then
+  local counts = {}
+  for lane in pairs(row_ended) do counts[#counts + 1] = SEP .. lane end
+  call_many('HDEL', tries, counts)
+end
 if #freed > 0 then
   call_many('ZREM', leases, freed)
   call_many('HDEL', owners, freed)
@@ -262,8 +269,8 @@ if #due > 0 then
 end
 if config[3] then return { 'paused', '', refused, yields, cascaded, {}, policy, {}, 0 } end
 
-local held = redis.call('ZCARD', leases)
-local take_lanes = math.min(want, concurrency - held)
+local leased = redis.call('ZCARD', leases)
+local take_lanes = math.min(want, concurrency - leased)
 local rate_wait_ms, permits
 if per_minute then
   chunk = 1
@@ -332,7 +339,7 @@ local limited, waits = tonumber(config[9] or 0), 0
 local still_limited = 0
 if permits then
   still_limited = math.max(0, limited - claimed)
-  if permits <= claimed and held + claimed < concurrency then
+  if permits <= claimed and leased + claimed < concurrency then
     local waiting = redis.call('LLEN', ready)
     waits = math.max(0, waiting - still_limited)
     still_limited = waiting
@@ -341,7 +348,7 @@ end
 if still_limited ~= limited then redis.call('HSET', settings, 'limited', still_limited) end
 
 -- Work is left that this worker does not take: an idle one may.
-if not quiet and claimed == want and held + claimed < concurrency and (not permits or permits > claimed) then
+if not quiet and claimed == want and leased + claimed < concurrency and (not permits or permits > claimed) then
   local left = redis.call('LLEN', ready)
   if left > 0 then
     if place > 0 then wake(settings, left) end

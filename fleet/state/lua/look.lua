@@ -2,18 +2,18 @@
 -- KEYS settings entries leases ready later
 -- ARGV pools
 --   the KEYS of that many pools, one after the other: of one pool in a Cluster, of many on a single server
--- Returns for each pool in order {settings, held, leased, ready, later}
+-- Returns for each pool in order {settings, queued, leased, ready, later}
 --   settings: field value …; then numbers: its messages, and its lanes that are leased, ready, or wait
 local found = {}
 for i = 1, tonumber(ARGV[1]) do
   local at = 5 * i - 4
   local settings, entries, leases, ready, later = unpack(KEYS, at, at + 4)
   local lanes = { 0, 0, 0 }
-  local held = redis.call('HLEN', entries)
+  local queued = redis.call('HLEN', entries)
   -- A lane always has messages.
-  if held > 0 then
+  if queued > 0 then
     lanes = { redis.call('ZCARD', leases), redis.call('LLEN', ready), redis.call('ZCARD', later) }
   end
-  found[i] = { redis.call('HGETALL', settings), held, lanes[1], lanes[2], lanes[3] }
+  found[i] = { redis.call('HGETALL', settings), queued, lanes[1], lanes[2], lanes[3] }
 end
 return found

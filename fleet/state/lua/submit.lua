@@ -6,7 +6,7 @@
 --   full_ms: after how long what does not fit comes again; grace_ms: how much later than expected what is away may come
 -- Returns {tag, accepted, room, cascaded, behind}
 --   tag: `ok`, or why nothing was taken: `unknown` pool, `draining`, `stale` owner or call
---   accepted: how many from the front were taken (or were held already); the rest did not fit
+--   accepted: how many from the front were taken (or were queued already); the rest did not fit
 --   cascaded: indices of those whose batch has failed in their lane meanwhile, not taken
 --   behind: index ms …, of those not taken because older messages of their lane are away, or because their lane waits
 --   in place and has its share of the pool; they may come again after that
@@ -150,7 +150,7 @@ end
 local any_failed = redis.call('EXISTS', failed) == 1
 local capacity = tonumber(config[2])
 local most = tonumber(config[6] or 0) > now and math.max(capacity, tonumber(config[5])) or capacity
-local held = redis.call('HLEN', entries)
+local queued = redis.call('HLEN', entries)
 
 -- Lanes that rest, and what of this call would join them.
 local at_rest, rests, resting_now = {}, redis.call('EXISTS', in_place) == 1, 0
@@ -210,12 +210,12 @@ for first = 1, count, share do
     end
   end
   -- What the pool holds already is accepted, even beyond a capacity that was lowered since.
-  if #share_fresh > 0 and held + #share_fresh > most then
+  if #share_fresh > 0 and queued + #share_fresh > most then
     for _, resting in ipairs(grown) do resting.more = resting.more - 1 end
     note_refused(first, config[7], now + full_ms)
     break
   end
-  held = held + #share_fresh
+  queued = queued + #share_fresh
   accepted = last
   for mark, n in pairs(back) do
     mark.at, mark.due = mark.at + n, math.max(mark.due, now)
@@ -285,4 +285,4 @@ end
 -- Only now: a script whose first write frees may go on writing when Redis is full, and this one must not.
 write_marks()
 if any_failed then redis.call('ZREMRANGEBYSCORE', failed, '-inf', now) end
-return { 'ok', accepted, math.max(0, capacity - held), cascaded, behind }
+return { 'ok', accepted, math.max(0, capacity - queued), cascaded, behind }

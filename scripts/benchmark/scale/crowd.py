@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 
 from benchmark.house.house import QUEUE
 from benchmark.scale.calls import Calls
-from fleet.alarms import Alarms
 from fleet.clock import SystemClock
+from fleet.config.settings import HttpSettings, LeaseSettings, RedisSettings, Settings, WorkerSettings
 from fleet.delivery.client import HttpClient
-from fleet.process import Heartbeat, Identity, Life
+from fleet.process import Identity, Life
 from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool
-from fleet.state.registry import Registry
-from fleet.state.warnings import Warnings
 from workers.worker import Worker
 
 TTL_MS = 10_000
@@ -31,7 +29,6 @@ _STEP_S = 0.02
 @dataclass(slots=True)
 class Member:
     worker: Worker
-    heartbeat: Heartbeat
     life: Life
     client: Client
     http: HttpClient
@@ -81,39 +78,28 @@ async def _serve(found: Crowd, after_s: float) -> None:
     async with connected(found.url) as client:
         found.calls.watch(client)
         one = _member(found.url, client)
-        await one.heartbeat.beat()
-        one.life.spawn(asyncio.get_running_loop().create_task(one.heartbeat.run()))
         found.members.append(one)
         await one.worker.run()
         one.http.close()
 
 
 def _member(url: str, client: Client) -> Member:
-    identity, life = Identity.new("worker"), Life()
-    http = HttpClient(http_version="HTTP_1_1")
+    life, http = Life(), HttpClient(http_version="HTTP_1_1")
     worker = Worker(
-        name=identity.name,
+        identity=Identity.new("worker"),
         client=client,
-        redis_url=url,
         http=http,
         clock=SystemClock(),
         life=life,
-        alarms=Alarms(warnings=Warnings(client), source=identity.role),
-        ttl_ms=TTL_MS,
-        timeout_ms=_TIMEOUT_MS,
+        settings=Settings(
+            redis=RedisSettings(url=url),
+            lease=LeaseSettings(ttl_ms=TTL_MS),
+            http=HttpSettings(timeout_ms=_TIMEOUT_MS),
+            worker=WorkerSettings(max_in_flight=_MAX_IN_FLIGHT, stop_within_s=_STOP_WITHIN_S),
+        ),
         forbids_url=lambda _: False,
-        max_in_flight=_MAX_IN_FLIGHT,
-        stop_within_s=_STOP_WITHIN_S,
     )
-    heartbeat = Heartbeat(
-        registry=Registry(client),
-        identity=identity,
-        ttl_ms=TTL_MS,
-        describe=worker.describe,
-        on_alive=worker.on_alive,
-        counters=worker.counters,
-    )
-    return Member(worker, heartbeat, life, client, http)
+    return Member(worker, life, client, http)
 
 
 async def put(

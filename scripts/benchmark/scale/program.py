@@ -172,7 +172,7 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
             await _calm(found)
             for code in codes(pools):
                 # So that each heartbeat has as much to tell as it can.
-                one.worker.counters.observe("wait", code, 0.001)
+                one.worker.account.counters.observe("wait", code, 0.001)
             figures["heartbeat_ms"], figures["heartbeat_stall_ms"] = await _beats(one)
             async with stalls() as revising:
                 await registry.publish_config(b'{"queues": []}')
@@ -199,7 +199,7 @@ async def _beats(one: Member) -> tuple[float, float]:
     cpu_ms, stall_ms = 0.0, 0.0
     for _ in range(_BEATS):
         async with stalls() as beating:
-            await one.heartbeat.beat()
+            await one.worker.heartbeat.beat()
         cpu_ms, stall_ms = max(cpu_ms, beating.cpu_ms), max(stall_ms, beating.longest_ms)
     return cpu_ms, stall_ms
 

@@ -175,6 +175,8 @@ class ModelSource:
         self._over: list[Received] = []
         """Received by a poll that was cancelled."""
         self._receiving: asyncio.Future[Any] | None = None
+        self._may_have_lost = False
+        """What was on its way as we closed did not come."""
         self._line = 0
         """The line that was last asked on. A broken one brings no answer, and what was asked on it reaches nobody."""
 
@@ -271,6 +273,7 @@ class ModelSource:
                 await self.nack([(Receipt(one.broker_id, one.handle), 0) for one in over])
         except SourceUnavailable:
             self._over = []
+            self._may_have_lost = True
         self._is_open = False
         self._broker.disconnect(self._session)
 

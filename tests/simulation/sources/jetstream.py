@@ -104,3 +104,8 @@ class JetStreamSource(ModelSource):
 
     async def ask_no_more(self) -> None:
         return
+
+    async def close(self) -> None:
+        await super().close()
+        if self._lost or self._may_have_lost:
+            raise SourceUnavailable(f"queue {self.name} was closed while messages were on their way")

@@ -66,6 +66,7 @@ class Queue:
     """What is untracked was tracked, under a newer handle than anybody looked at, unless it is in `forgotten`."""
 
     name = "q"
+    epoch = "7"
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

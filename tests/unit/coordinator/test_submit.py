@@ -35,18 +35,16 @@ class Pool:
         self.calls.append((call, [entry.broker_id for entry in part]))
         accepted = min(self.room, len(part))
         self.room -= accepted
-        return Submitted(cast(Any, self.tag), accepted, self.room, self.cascaded, self.behind)
+        return Submitted(cast(Any, self.tag), accepted, self.room, frozenset(self.cascaded), self.behind)
 
 
 class World:
     def __init__(self, room: int) -> None:
         self.pool, self.alarms, self.counts = Pool(room), Alarms(), Counter[str]()
         self.rooms: list[tuple[str, int, int]] = []
-        queue = Queue([])
-        queue.epoch = "7"
         self.submitter = Submitter(
             client=cast(Any, None),
-            queue=cast(Any, queue),
+            queue=cast(Any, Queue([])),
             source=Source([]),
             on_room=lambda code, room, taken: self.rooms.append((code, room, taken)),
             put_off=PutOff(lambda _: PoolLimits(50, 1), lambda _: False, HandClock()),

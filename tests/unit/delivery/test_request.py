@@ -56,10 +56,18 @@ class Scene:
 
     def post(
         self, ticket: Ticket, *, url: str = URL, header: str = "X: y", signer: Signer | None = None
-    ) -> Transfer | Failed | Uncallable:
+    ) -> Transfer | NotSent | Failed | Uncallable:
         return self.requests.post(
             ticket, url, [header], b"{}", message_id="m", signer=signer, timeout_ms=5000, done=self._done
         )
+
+
+def test_what_egress_rules_forbid_is_not_posted_even_by_somebody_who_did_not_ask() -> None:
+    scene = Scene(PROBE)
+    sent = scene.post(scene.ticket(), url="http://forbidden.example/x")
+    assert sent == NotSent("egress rules forbid http://forbidden.example", warn=True)
+    assert scene.client.sent == []
+    assert scene.breakers.notes == ["permit back"]
 
 
 # Before --------------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 
 from fleet.errors import StateUnavailable
+from fleet.process import Identity
 from tests.clocks import LoopClock
 from tests.unit.workers.links import Link, lease_on
+from tests.worker_settings import worker_settings
 from workers.worker import Worker
 
 STOP_WITHIN_S = 10.0
@@ -21,18 +23,13 @@ class Scene:
 
     def __init__(self, *globs: str) -> None:
         self.worker = Worker(
-            name="w",
+            identity=Identity.new("worker"),
             client=cast(Any, None),
-            redis_url="redis://unused",
             http=cast(Any, SimpleNamespace()),
             clock=LoopClock(),
             life=cast(Any, SimpleNamespace(check=lambda task: None)),
-            alarms=cast(Any, None),
-            ttl_ms=10_000,
-            timeout_ms=5_000,
+            settings=worker_settings("redis://unused", stop_within_s=STOP_WITHIN_S),
             forbids_url=lambda _: False,
-            max_in_flight=10,
-            stop_within_s=STOP_WITHIN_S,
             pool_globs=globs or ("*",),
         )
         self.resyncs = self.asks = 0

@@ -169,7 +169,7 @@ def test_an_older_delivery_is_void_once_a_newer_one_was_shown_acked_or_given_bac
     assert not floors.is_void(old)
     floors.shown(new)
     assert (floors.is_void(old), floors.is_void(new)) == (True, False)
-    floors.given_back(new)
+    floors.shown_again(new)
     assert (floors.is_void(new), floors.is_acked(new)) == (True, False)
     floors.acked(new)
     assert (floors.is_void(new), floors.is_acked(new)) == (True, True)
