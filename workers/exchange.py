@@ -207,6 +207,17 @@ class PoolLink:
             raise
         self._seats.give(want - len(answer.claims))
         stalled, self._stalled = self._stalled, []
+        self._learn(answer, want)
+        self._settled(call, leases, settlements, answer)
+        if answer.claims:
+            failpoint.hit("claimed")
+            self._begin(answer, asked_at_ms)
+        for lease in stalled:
+            if self.leases.get(lease.lane) is lease:
+                self._start(lease)
+
+    def _learn(self, answer: Exchanged, want: int) -> None:
+        """What the pool is like now, and when to ask it again."""
         if answer.tag == "ok" and want and len(answer.claims) == want:
             # There may be more: for us, or, if that was our last seat, for others, which the next call tells.
             self._hungry = self._looking = self._urgent = True
@@ -214,6 +225,10 @@ class PoolLink:
         self.policy = answer.policy
         if answer.rate_waits:
             self._account.rate_waits(self.pool.code, answer.rate_waits)
+        if answer.tag == "ok":
+            self.due.answered(answer.due_ms)
+
+    def _settled(self, call: int, leases: list[LaneLease], settlements: list[Settlement], answer: Exchanged) -> None:
         for i in answer.yields:
             leases[i].yielding = True
         if answer.refused:
@@ -228,25 +243,21 @@ class PoolLink:
                 items += settlement.items
         if items:
             self._reporter.report(self, call, items)
-        if answer.tag == "ok":
-            self.due.answered(answer.due_ms)
-        if answer.claims:
-            failpoint.hit("claimed")
-            deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
-            permit_ms = asked_at_ms + PERMIT_MS if answer.policy.rated else float("inf")
-            self._owe_no_more(answer.claims)
-            for claim in answer.claims:
-                lapsed = self.leases.get(claim.lane)
-                if lapsed is not None:
-                    # We were stopped for so long that our own lease has been granted anew, to us.
-                    self.drop(lapsed)
-                lease = LaneLease(self, claim, deadline_ms, permit_ms)
-                self.leases[claim.lane] = lease
-                self._on_claimed(lease)
-                self._start(lease)
-        for lease in stalled:
-            if self.leases.get(lease.lane) is lease:
-                self._start(lease)
+
+    def _begin(self, answer: Exchanged, asked_at_ms: float) -> None:
+        """Each lease that was granted."""
+        deadline_ms = safe_deadline(asked_at_ms, self._ttl_ms)
+        permit_ms = asked_at_ms + PERMIT_MS if answer.policy.rated else float("inf")
+        self._owe_no_more(answer.claims)
+        for claim in answer.claims:
+            lapsed = self.leases.get(claim.lane)
+            if lapsed is not None:
+                # We were stopped for so long that our own lease has been granted anew, to us.
+                self.drop(lapsed)
+            lease = LaneLease(self, claim, deadline_ms, permit_ms)
+            self.leases[claim.lane] = lease
+            self._on_claimed(lease)
+            self._start(lease)
 
     async def _call(
         self, call: int, settlements: list[Settlement], trims: list[int], want: int

@@ -333,8 +333,3 @@ class Breakers:
 
     def __len__(self) -> int:
         return len(self._origins)
-
-    def open_origins(self) -> list[str]:
-        """Those that are not closed, as far as we know."""
-        now_ms = self._clock.boot_ms()
-        return [origin for origin, breaker in self._origins.items() if breaker.state(now_ms) != "closed"]

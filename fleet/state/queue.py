@@ -178,10 +178,6 @@ class Queue:
         with translated():
             return int(await self.client.llen(self.keys.settled))
 
-    async def dead_count(self) -> int:
-        with translated():
-            return int(await self.client.llen(self.keys.dead))
-
     async def tracked(self, broker_ids: Sequence[str]) -> list[Tracked | None]:
         with translated():
             records = await self.client.hmget(self.keys.tracked, list(broker_ids)) if broker_ids else []

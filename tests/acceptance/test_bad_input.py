@@ -92,7 +92,7 @@ async def _publish(stage: Stage, messages: list[Outgoing]) -> None:
 async def _counted(url: str) -> tuple[int, int, int]:
     async with connected(url) as client:
         (view,) = await observe.queues(client, [QUEUE])
-        return view.counts["malformed"], view.counts["received"], await Queue(client, QUEUE).dead_count()
+        return view.counts["malformed"], view.counts["received"], await client.llen(Queue(client, QUEUE).keys.dead)
 
 
 def _warned(stage: Stage) -> bool:

@@ -14,6 +14,7 @@ It never lies before that message's `visible_at_ms`; a poll reads the line from 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -100,10 +101,14 @@ class QueueFile:
         self.queue = 0
         self.mark = ""
 
-    def start(self) -> Future[None]:
+    async def open(self) -> None:
         """Open the file, and make it and its folder if they are missing."""
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{self._queue_name}")
-        return self._thread.submit(self._open)
+        try:
+            await asyncio.wrap_future(self._thread.submit(self._open))
+        except BaseException:
+            self._stop()
+            raise
 
     def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Run a job on the thread, after those submitted before."""
@@ -111,8 +116,13 @@ class QueueFile:
             raise SourceUnavailable(f"queue file {self.path} is not open")
         return self._thread.submit(self._run, job)
 
-    def stop(self) -> Future[None] | None:
-        """Close after the jobs that were submitted before; None where nothing is open."""
+    async def close(self) -> None:
+        """Close after the jobs that were submitted before."""
+        closed = self._stop()
+        if closed is not None:
+            await asyncio.wrap_future(closed)
+
+    def _stop(self) -> Future[None] | None:
         thread, self._thread = self._thread, None
         if thread is None:
             return None

@@ -29,11 +29,7 @@ class SqlitePublisher:
         )
 
     async def open(self) -> None:
-        try:
-            await asyncio.wrap_future(self._file.start())
-        except BaseException:
-            self._file.stop()
-            raise
+        await self._file.open()
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
         refusals: list[str | None] = [never(_refusal(message)) for message in messages]
@@ -43,9 +39,7 @@ class SqlitePublisher:
         return refusals
 
     async def close(self) -> None:
-        closed = self._file.stop()
-        if closed is not None:
-            await asyncio.wrap_future(closed)
+        await self._file.close()
 
     def _append(self, db: sqlite3.Connection, messages: list[Outgoing]) -> None:
         with self._file.transaction(db):

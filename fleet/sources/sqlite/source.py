@@ -49,11 +49,7 @@ class SqliteSource:
         self._is_open = False
 
     async def open(self) -> None:
-        try:
-            await asyncio.wrap_future(self._file.start())
-        except BaseException:
-            self._file.stop()
-            raise
+        await self._file.open()
         if not self._is_open:
             self._bell.open()
             self._is_open = True
@@ -96,9 +92,7 @@ class SqliteSource:
     async def close(self) -> None:
         self._is_open = False
         self._bell.close()
-        closed = self._file.stop()
-        if closed is not None:
-            await asyncio.wrap_future(closed)
+        await self._file.close()
 
     def _now(self) -> int:
         return self._file.clock.now_ms()

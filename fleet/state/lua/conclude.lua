@@ -16,14 +16,10 @@ note_queue_time(state, now, ahead)
 
 local seqs = {}
 for i = 1, total do seqs[i] = ARGV[1 + (i - 1) * FIELDS + 1] end
-local current = {}
-for from = 1, total, 2000 do
-  local part = redis.call('ZMSCORE', hidden, unpack(seqs, from, math.min(from + 1999, total)))
-  for i = 1, #part do current[from + i - 1] = part[i] end
-end
+local current = read_many('ZMSCORE', hidden, seqs)
 -- Shown once, if nothing else is noted.
 local any_more = redis.call('EXISTS', counts) == 1
-local more = any_more and hmget_many(counts, seqs) or {}
+local more = any_more and read_many('HMGET', counts, seqs) or {}
 
 local answer, gone, hide, given, touched, lanes, done, heads = {}, {}, {}, {}, {}, {}, {}, {}
 for i = 1, total do

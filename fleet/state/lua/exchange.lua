@@ -53,7 +53,7 @@ end
 local function cascade(list, batch, queue, delay_ms, moved, gone)
   local prefix = queue .. SEP
   local keys = redis.call('LRANGE', list, 0, -1)
-  local values = hmget_many(entries, keys)
+  local values = read_many('HMGET', entries, keys)
   local stay = {}
   for i = 1, #keys do
     local of_queue = queue ~= '' and string.sub(keys[i], 1, #prefix) == prefix
@@ -93,7 +93,7 @@ local function send_back(lane, tier, stay, delay_ms, moved, gone)
   local list = (tier == 'h' and high_lane or regular_lane) .. lane
   local keys = redis.call('LRANGE', list, stay, -1)
   if #keys == 0 then return end
-  local values = hmget_many(entries, keys)
+  local values = read_many('HMGET', entries, keys)
   local ordered = {}
   for i = #keys, 1, -1 do
     if keeps_order(lane, values[i], policy[1]) then ordered[#ordered + 1] = keys[i] end
@@ -141,7 +141,7 @@ for i = 1, settlements do
   plans[i] = { epoch = ARGV[at + 2], release = ARGV[at + 3], items = items }
   at = at + 4 + n
 end
-local holders = hmget_many(owners, lanes)
+local holders = read_many('HMGET', owners, lanes)
 -- If the limit was lowered, leases above it end with the message that is under way, not with all they took.
 local over = config[1] and redis.call('ZCARD', leases) - tonumber(config[1]) or 0
 -- A repeated call: what stands at the heads now may be the same messages, taken from their source again.
@@ -311,7 +311,7 @@ if take_lanes > 0 then
       tiers[i], counts[i] = tier, #listed
       for j = 1, #listed do keys[#keys + 1] = listed[j] end
     end
-    local values = hmget_many(entries, keys)
+    local values = read_many('HMGET', entries, keys)
     local n, first = 0, epoch - claimed
     for i = 1, claimed do
       claims[n + 1], claims[n + 2], claims[n + 3], claims[n + 4] = taken[i], text(first + i), tiers[i], counts[i]
@@ -319,7 +319,7 @@ if take_lanes > 0 then
     end
     for i = 1, #keys do claims[n + 1], claims[n + 2] = keys[i], values[i]; n = n + 2 end
     if any_tries then
-      for i, count in ipairs(hmget_many(tries, keys)) do
+      for i, count in ipairs(read_many('HMGET', tries, keys)) do
         if count then
           failed_before[#failed_before + 1] = i
           failed_before[#failed_before + 1] = tonumber(count)

@@ -36,14 +36,14 @@ local function call_many(command, key, args, per_item)
 end
 
 -- The values of many fields, in order.
-local function hmget_many(key, fields)
+local function read_many(command, key, fields)
   if #fields <= 2000 then
     if #fields == 0 then return {} end
-    return redis.call('HMGET', key, unpack(fields))
+    return redis.call(command, key, unpack(fields))
   end
   local values = {}
   for from = 1, #fields, 2000 do
-    local part = redis.call('HMGET', key, unpack(fields, from, math.min(from + 1999, #fields)))
+    local part = redis.call(command, key, unpack(fields, from, math.min(from + 1999, #fields)))
     for i = 1, #part do values[from + i - 1] = part[i] end
   end
   return values
@@ -58,7 +58,7 @@ end
 -- Give up message ids, each only if the broker id beside it has it: another message may have it by now.
 local function free_apps(apps, ids, brokers)
   local gone = {}
-  for i, held in ipairs(hmget_many(apps, ids)) do
+  for i, held in ipairs(read_many('HMGET', apps, ids)) do
     if held and head_of(held .. SEP) == brokers[i] then gone[#gone + 1] = ids[i] end
   end
   if #gone > 0 then call_many('HDEL', apps, gone) end

@@ -4,7 +4,7 @@
 --   outbox is the prefix of the workers' outboxes
 -- Returns {1 or 0 for each key, what the outboxes hold, a record for each call of a worker}
 local entries, outboxes, outbox = unpack(KEYS)
-local there = hmget_many(entries, ARGV)
+local there = read_many('HMGET', entries, ARGV)
 local flags = {}
 for i = 1, #ARGV do flags[i] = there[i] and 1 or 0 end
 local records = {}

@@ -16,7 +16,7 @@ redis.call('HDEL', entries, '')
 -- Takes this queue's messages out of one list. If later ones of the lane are away, these are now too, before them.
 local function take_out(list, name)
   local keys = redis.call('LRANGE', list, 0, -1)
-  local values = hmget_many(entries, keys)
+  local values = read_many('HMGET', entries, keys)
   local stay = {}
   for i, key in ipairs(keys) do
     if string.sub(key, 1, #prefix) == prefix then

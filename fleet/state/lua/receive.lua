@@ -63,12 +63,12 @@ if #seqs > 0 then
     end
   end
   local times, counted = {}, {}
-  for i, before in ipairs(hmget_many(counts, again)) do
+  for i, before in ipairs(read_many('HMGET', counts, again)) do
     times[again[i]] = math.floor(tonumber(before or 1)) + 1
     counted[2 * i - 1], counted[2 * i] = again[i], times[again[i]]
   end
   if #counted > 0 then call_many('HSET', counts, counted, 2) end
-  local values = hmget_many(bodies, seqs)
+  local values = read_many('HMGET', bodies, seqs)
   local hide, wait = {}, {}
   for i = 1, #seqs do
     hide[2 * i - 1], hide[2 * i] = now + visibility_ms, seqs[i]

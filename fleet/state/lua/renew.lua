@@ -10,7 +10,7 @@ local now = pool_time(ARGV[1], redis.call('HGET', settings, 'clock'))
 redis.call('HDEL', owners, '')
 local lanes = {}
 for i = 4, #ARGV, 2 do lanes[#lanes + 1] = ARGV[i] end
-local holders = hmget_many(owners, lanes)
+local holders = read_many('HMGET', owners, lanes)
 local kept, lost = {}, {}
 for i, lane in ipairs(lanes) do
   local deadline = holders[i] and redis.call('ZSCORE', leases, lane)

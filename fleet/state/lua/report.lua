@@ -9,7 +9,7 @@ redis.call('HDEL', apps, '') -- Redis may be full, and what follows ends in free
 
 local brokers = {}
 for i = 2, #ARGV, 3 do brokers[#brokers + 1] = ARGV[i] end
-local records = hmget_many(tracked, brokers)
+local records = read_many('HMGET', tracked, brokers)
 local changed, appended, free, whose = {}, {}, {}, {}
 local seen = {}
 for i, broker in ipairs(brokers) do

@@ -22,11 +22,7 @@ note_queue_time(state, now, ahead)
 
 local asked = {}
 for i = 1, count do asked[i] = ARGV[4 + (i - 1) * FIELDS + 2] end
-local until_ms = {}
-for from = 1, count, 2000 do
-  local part = redis.call('ZMSCORE', seen, unpack(asked, from, math.min(from + 1999, count)))
-  for i = 1, #part do until_ms[from + i - 1] = part[i] end
-end
+local until_ms = read_many('ZMSCORE', seen, asked)
 
 local last = next_epoch(tonumber(redis.call('HGET', state, 'last') or 0), now) - 1
 local answer, written, remembered, delayed, unshown, shown, waiting = { 'ok' }, {}, {}, {}, {}, {}, {}

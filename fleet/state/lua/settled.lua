@@ -13,7 +13,7 @@ if tonumber(ARGV[3]) > 0 then redis.call('LTRIM', settled, ARGV[3], -1) end
 local items = redis.call('LRANGE', settled, 0, tonumber(ARGV[4]) - 1)
 local brokers, rests = {}, {}
 for i, item in ipairs(items) do brokers[i], rests[i] = head_of(item) end
-local records = hmget_many(tracked, brokers)
+local records = read_many('HMGET', tracked, brokers)
 local answer = { 'ok' }
 for i, broker in ipairs(brokers) do
   local token, verdict = head_of(rests[i])

@@ -21,7 +21,7 @@ for i = 1, count do
   brokers[i] = ARGV[3 + (i - 1) * FIELDS + 1]
   message_ids[i] = ARGV[3 + (i - 1) * FIELDS + 2]
 end
-local records, holders = hmget_many(tracked, brokers), hmget_many(apps, message_ids)
+local records, holders = read_many('HMGET', tracked, brokers), read_many('HMGET', apps, message_ids)
 
 local first = next_epoch(last, now)
 local token = first - 1

@@ -10,7 +10,7 @@ if redis.call('HGET', owner, 'epoch') ~= ARGV[2] then return { 'stale' } end
 local only, most = ARGV[3], tonumber(ARGV[4])
 local brokers = {}
 for i = 5, #ARGV, 2 do brokers[#brokers + 1] = ARGV[i] end
-local records = hmget_many(tracked, brokers)
+local records = read_many('HMGET', tracked, brokers)
 local answer, over, free, whose, hidden = { 'ok' }, {}, {}, {}, {}
 local now, longest
 for i, broker in ipairs(brokers) do

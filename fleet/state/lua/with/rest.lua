@@ -23,7 +23,7 @@ local function rise(later, in_place, lanes)
   if #lanes == 0 then return end
   call_many('ZREM', later, lanes)
   local sum = 0
-  for _, messages in ipairs(hmget_many(in_place, lanes)) do sum = sum + tonumber(messages or 0) end
+  for _, messages in ipairs(read_many('HMGET', in_place, lanes)) do sum = sum + tonumber(messages or 0) end
   call_many('HDEL', in_place, lanes)
   if redis.call('HINCRBY', in_place, SEP, -sum) <= 0 then redis.call('DEL', in_place) end
 end
