@@ -1,4 +1,7 @@
-"""Settings of this machine: from `fleet.toml`, then the environment. The only module that knows the environment.
+"""Settings of this machine: from `fleet.toml`, then the environment.
+
+The only module that reads settings of Fleet from the environment. Commands pass it on to the processes that they start,
+and `spark/cluster.py` and `fleet/local/pipeline.py` look there for what Spark and Java keep in it.
 
 A setting `name` of the section `[section]` is `FLEET_SECTION_NAME` in the environment; some have a second, older name.
 """

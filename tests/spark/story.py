@@ -11,7 +11,7 @@ from tests.spark.works import STAYS_MS, Works, judge, tell
 
 PUBLISHING = "feed-publishing:kill-driver:1"
 PLACES = ("feed-marked:kill:1", "feed-frozen:kill:1", PUBLISHING, "feed-published:kill:1")
-"""PIPELINE's four: at the end of the epoch, after the claim, in the middle of publishing, before the mark."""
+"""The feed's failpoints: at the end of the epoch, after the claim, in the middle of publishing, before the mark."""
 
 
 def killed_and_judged(works: Works, jobs: int, groups: int, *, places: Sequence[str] = PLACES) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
-from coordinator import acknowledge, consume, late, room, setbacks
+from coordinator import acknowledge, consume, late, room, rounds, setbacks
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
@@ -45,6 +46,11 @@ from spark.sources import copy, ledger, publish, send
 from spark.steps import recover
 from spark.steps import report as report_step
 from spark.transforms import report as reports
+from tests.chaos import order_storm, test_order_storm, test_storm
+from tests.conformance import test_whole_fleet
+from tests.simulation import scenario, test_seeds
+from tests.spark import story, test_whole
+from tests.suites import lanes
 from workers import deliver, exchange, homes, mediate, settle, waking
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +88,18 @@ def minutes(ms: float) -> str:
     return WORDS[round(ms / 60_000)]
 
 
+def forms(test: Any) -> dict[str, tuple[Any, ...]]:
+    """The sets of parameters that a test is run with, by their ids."""
+    return {form.id: form.values for form in test.pytestmark[0].args[1]}
+
+
+def storm_of_order(form: order_storm.Form) -> tuple[str, str]:
+    """How many messages it sends, a part before the rounds and five in each, and in how many groups."""
+    part = form.messages // (form.rounds * 6)
+    sent = part * (1 + 5 * form.rounds) + order_storm.BESIDE * form.rounds
+    return f"{sent:,}", f"{form.groups + order_storm.BESIDE_GROUPS}"
+
+
 RETRY_S, NAME = outcome.DEFAULT_RETRY_S, message.MAX_NAME_CHARACTERS
 OPEN_S = f"{RULES.open_ms / 1000:g} s"
 AGAIN_S, AGAIN_MOST_S = setbacks.AFTER_ERROR_MS / 1000, setbacks.AFTER_ERROR_MOST_MS / 1000
@@ -93,6 +111,13 @@ IDLE, BETWEEN, TIMES = (
 DEMO = {option.name: option.default for option in fleet.commands["demo"].params}
 BEAT_S = activemq_line.HEARTBEAT_MS / 1000
 EPOCHS_KEPT_MS = literal("remove", "'PEXPIRE', epochs, ")
+STORM, PIPELINE = (
+    {name: (f"{values[counts]:,}", values[counts + 1]) for name, values in forms(test).items()}
+    for test, counts in (
+        (test_storm.test_nothing_is_lost_or_reordered_while_processes_die, 0),
+        (test_whole.test_drivers_and_a_server_are_killed_and_no_job_is_lost_doubled_or_out_of_order, 1),
+    )
+)
 UNIT = (ROOT / "deploy" / "fleet-worker@.service").read_text(encoding="utf-8")
 
 NUMBERS: dict[str, tuple[str, ...]] = {
@@ -102,6 +127,11 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"homes*: {WORDS[homes.HOMES]} workers",
         f"Up to {WORDS[deliver.ATTEMPTS]} attempts a message",
         f"the lane rests {settle.FENCED_PAUSE_MS / 1000:g} s in `later`",
+        f"work that no signal told of | every {waking.SWEEP_S:g} s |",
+        f"leases that are free | {rounds.ROUNDS} times in a lease time |",
+        f"while a pool has none | every {'second' if room.SWEEP_S == 1 else '?'} |",
+        f"in case a signal was lost | every {acknowledge._SWEEP_S:g} s |",
+        f"with its own heartbeat | every {'second' if every_process._BEAT_S == 1 else '?'} |",
     ),
     "docs/order.md": (
         f"keeps {PART[number('with/rest', 'LANE_SHARE')]} of the pool's capacity at most",
@@ -286,6 +316,29 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"waits {activemq._SIGNS_OF_LIFE * BEAT_S:g} s first",
         f"after {activemq._RETRY_S[0]:g} s at first, then up to every {activemq._RETRY_S[1]:g} s",
         f"{WORDS[activemq_line._SILENT_BEATS]} heartbeats ({activemq_line._SILENT_BEATS * BEAT_S:g} s)",
+    ),
+    "docs/testing.md": (
+        f"every {lanes.TELL_EVERY_S:g} s a line says how far each is",
+        f"some {scenario.MESSAGES} messages, {scenario.FAULTS} faults",
+        f"the first {test_seeds.SEEDS}, then those of the day until {test_seeds.SECONDS:g} s are over",
+        "| `short` | SQLite | {} messages in {} groups |".format(*STORM["short"]),
+        "| `one-a-lease` | SQLite | {} in {} groups,".format(*STORM["one-a-lease"]),
+        "| `own-queue` | our own | {} in {} groups |".format(*STORM["own-queue"]),
+        "| `whole`, `own-queue-whole` | SQLite, our own | {} in {} groups,".format(*STORM["whole"]),
+        "| `whole`, `own-queue-whole` | SQLite, our own | {} in {} groups,".format(*STORM["own-queue-whole"]),
+        f"under libfaketime (by {order_storm.AWHILE_S} s where",
+        "- `short`: {} messages in {} groups;".format(*storm_of_order(test_order_storm.SHORT)),
+        "`whole`: {} in {} groups".format(*storm_of_order(test_order_storm.WHOLE)),
+        f"groups and {WORDS[test_order_storm.WHOLE.rounds]} rounds",
+        f"the line is cut for {WORDS[int(test_whole_fleet.CUT_S)]} seconds",
+        f"at each of their {WORDS[len(story.PLACES)]} failpoints",
+        "- `short`: {} jobs in {} groups on SQLite;".format(*PIPELINE["short"]),
+        "`whole`: {} in {} on PostgreSQL".format(*PIPELINE["whole"]),
+    ),
+    "docs/glossary.md": (
+        f"up to {pool.SHARE} messages of one batch",
+        f"one of the {WORDS[homes.HOMES]} workers",
+        f"`workers/deliver.py` makes up to {WORDS[deliver.ATTEMPTS]}",
     ),
     "docs/report.md": (
         f"the first {report_step.INVERSIONS_SHOWN:,}",
