@@ -211,4 +211,4 @@ class Duties:
             await self._rest(_DRAIN_LOOK_S)
         if self._ours():
             self.drained = True
-            log.info("queue %s is configured no more, and nothing of it is under way", self._config.name)
+            log.info("queue %s is no longer configured, and nothing of it is under way", self._config.name)

@@ -71,7 +71,10 @@ class Owned:
                 await self._in_time(source.close(), f"queue {name} did not close")
             if source is not None and self._leaves_disorder(source):
                 # Given back, the queue is polled at once. If the lease lapses, the next owner waits for what is out.
-                log.info("queue %s: left to lapse, as not all that it gave is known of", name)
+                log.info(
+                    "queue %s: its lease is left to lapse, because not all messages that it gave out are accounted for",
+                    name,
+                )
                 self.lease.drop()
             else:
                 await self.lease.release()

@@ -50,7 +50,7 @@ def decode(body: bytes) -> Message:
 def encode_checked(message: Message) -> bytes:
     """A body that `decode` accepts; InvalidMessage if it would not."""
     if message.dispatch_mode is not None and message.dispatch_mode not in POLICY_OF:
-        raise InvalidMessage(f"dispatchMode is none of {', '.join(POLICY_OF)}")
+        raise InvalidMessage(f"dispatchMode is not one of {', '.join(POLICY_OF)}")
     body = encode(_checked(message))
     _check_size(body)
     return body

@@ -112,7 +112,7 @@ class Lead:
                 said, since = says, now
             elif now - since > self._patience_s:
                 self._give_up()
-                raise Fenced(f"nothing got on for {self._patience_s:g} s: the lead is given up")
+                raise Fenced(f"no progress for {self._patience_s:g} s: the lead is given up")
         return doing.result()
 
     def rest(self, stopping: threading.Event, seconds: float) -> None:

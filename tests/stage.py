@@ -32,7 +32,7 @@ FLEET = str(Path(sys.executable).with_name("fleet"))
 QUEUE, POOL = "storm", "POOL"
 START_LIMIT_S, STOP_LIMIT_S = 60.0, 45.0
 UP = {"coordinator": " coordinates", "server": "answers at", "syncer": " syncs", "worker": " delivers"}
-"""What each says once it has what it needs of others. One that has not ends when that is not to be had."""
+"""What each says once it has what it needs of others. One that cannot get it ends."""
 
 
 @dataclass

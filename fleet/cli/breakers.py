@@ -19,7 +19,7 @@ from fleet.words import span
 def breakers(context: click.Context, as_json: bool) -> None:
     """List the circuit breakers that are not closed.
 
-    One is opened by half of its origin's last ten requests failing, and closed by three probes that succeed.
+    A breaker opens when half of its origin's last ten requests have failed, and closes after three probes that succeed.
     """
 
     async def question() -> tuple[int, list[BreakerView]]:
@@ -66,7 +66,7 @@ def reset(context: click.Context, origin: str | None, every: bool) -> None:
         raise click.UsageError("Give an ORIGIN, or --all.", context)
     normal = origin_of(origin or "")
     if origin is not None and not normal:
-        raise click.UsageError(f"{origin} is no origin (like https://api.example.com:8443).", context)
+        raise click.UsageError(f"{origin} is not an origin (like https://api.example.com:8443).", context)
 
     async def question() -> bool:
         async with connected(settings_of(context).redis.url) as client:

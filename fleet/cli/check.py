@@ -24,7 +24,7 @@ from fleet.words import number
 def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) -> int:
     """Check journals for loss, disorder and overlap.
 
-    They are those of `fleet send`, `fleet seed` and `fleet endpoint`, in any order.
+    JOURNALS are those of `fleet send`, `fleet seed` and `fleet endpoint`, in any order.
 
     Ends with 1 if anything but duplicates is found, or more duplicates than allowed.
     """

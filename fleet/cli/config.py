@@ -47,8 +47,8 @@ def show(context: click.Context, as_json: bool) -> None:
 def reload(context: click.Context) -> None:
     """Have the syncer that leads read its sources now, and say what came of it.
 
-    Files are watched and need none; a URL is otherwise read at each sync interval. Ends with 1, and why, where a
-    source could not be read or applied: then the last good configuration stays in force.
+    Files are watched and need no reload; a URL is otherwise read at each sync interval. Ends with 1 and the reason if
+    a source could not be read or applied: then the last good configuration stays in force.
     """
 
     async def change() -> Reloaded:

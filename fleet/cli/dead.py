@@ -52,9 +52,9 @@ def _show(sent: int) -> None:
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--id", "id_", help="Only that message, by its id or its queue's id of it."),
-        click.option("--kind", type=click.Choice(KINDS), help="Only of that kind."),
-        click.option("--queue", help="Only of that queue."),
+        click.option("--id", "id_", help="Only this message, by its own id or the one that its queue gave it."),
+        click.option("--kind", type=click.Choice(KINDS), help="Only this kind."),
+        click.option("--queue", help="Only this queue."),
     ):
         command = option(command)
     return command
@@ -64,8 +64,8 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 def dead() -> None:
     """Messages that were acked and put aside.
 
-    malformed: the body was no message. parked: its endpoint took it in none of its tries. skipped: an operator put
-    it aside. Each queue keeps its newest 10,000.
+    malformed: the body was not a message. parked: every try to deliver it failed, or none could be made. skipped: an
+    operator put it aside. Each queue keeps its newest 10,000.
     """
 
 
@@ -114,12 +114,12 @@ def list_(
 
 @dead.command(epilog=example("fleet dead show 01K97FHM11EKYSXT135MVM6AC7"))
 @click.argument("id_", metavar="ID")
-@click.option("--queue", help="Only of that queue.")
+@click.option("--queue", help="Only this queue.")
 @click.pass_context
 def show(context: click.Context, id_: str, queue: str | None) -> None:
-    """Show all of a dead letter but its authToken.
+    """Show everything about a dead letter except its authToken.
 
-    ID is the message's, or its queue's id of it. Several of that id are a JSON object each.
+    ID is the message's own id or the one that its queue gave it. If several have it, each is a JSON object.
     """
 
     async def question() -> list[Letter]:
@@ -139,8 +139,8 @@ def show(context: click.Context, id_: str, queue: str | None) -> None:
 def replay(context: click.Context, queue: str | None, kind: str | None, id_: str | None) -> int:
     """Send dead letters again to the queue they came from, the oldest first.
 
-    Each is removed once its queue has accepted it. What is malformed stays: there is no message to send. One that was
-    interrupted can be repeated: within its memory a queue that knows dedup ids drops what it has already.
+    Each is removed once its queue has accepted it. Malformed ones stay: there is no message to send. A replay that was
+    interrupted can be repeated: a queue that remembers dedup ids drops what it has already.
     """
     if queue is None and kind is None and id_ is None:
         raise click.UsageError("Which ones? Give --queue, --kind or --id.", context)
@@ -156,7 +156,7 @@ def replay(context: click.Context, queue: str | None, kind: str | None, id_: str
 
 @dead.command(epilog=example("fleet dead purge --queue default --kind malformed --yes"))
 @_filters
-@click.option("--yes", is_flag=True, help="Really: they are gone for good.")
+@click.option("--yes", is_flag=True, help="Confirm: they are gone for good.")
 @click.pass_context
 def purge(context: click.Context, queue: str | None, kind: str | None, id_: str | None, yes: bool) -> int:
     """Throw dead letters away for good."""

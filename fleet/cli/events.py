@@ -39,7 +39,7 @@ def events() -> None:
 def add(context: click.Context, file: BinaryIO, as_json: bool) -> int:
     """Add events. A line: {"id"?,"type":"a:b:c","group"?,"payload"}.
 
-    One that is refused is named with its line, stops no other, and makes the exit code 1.
+    An event that is refused is reported with its line; the others go on, and the exit code is 1.
     """
     with store_of(context) as store, progress() as show:
         total = add_lines(read_lines(file, read_event), store.add_events, on_progress=show)
@@ -55,7 +55,7 @@ def add(context: click.Context, file: BinaryIO, as_json: bool) -> int:
 @click.option("--target", required=True, metavar="URL", help="Where a job for each such event is delivered.")
 @click.option("--mode", type=click.Choice(MODES), default="NEXT_ON_ERROR", show_default=True)
 @click.option("--pool", metavar="CODE", help="Default: DEFAULT-POOL.")
-@click.option("--name", help="Default: one that is made of pattern and target.")
+@click.option("--name", help="Default: made from pattern and target.")
 @click.pass_context
 def subscribe(context: click.Context, pattern: str, target: str, mode: str, pool: str | None, name: str | None) -> None:
     """Make a dispatch job of every event whose type fits, from now on."""
@@ -80,7 +80,7 @@ def subscribe(context: click.Context, pattern: str, target: str, mode: str, pool
 @click.argument("name")
 @click.pass_context
 def unsubscribe(context: click.Context, name: str) -> None:
-    """Make no jobs for a subscription any more. Those that were made are delivered."""
+    """Stop making jobs for a subscription. Those that were made are delivered."""
     with store_of(context) as store:
         if not store.unsubscribe(name):
             raise FleetError(f"there is no subscription {name}")
@@ -88,7 +88,7 @@ def unsubscribe(context: click.Context, name: str) -> None:
 
 
 @events.command(name="list", epilog=example("fleet events list", "fleet events list --subscriptions --json"))
-@click.option("--subscriptions", is_flag=True, help="Who is told, in place of the events.")
+@click.option("--subscriptions", is_flag=True, help="List the subscriptions instead.")
 @click.option("--group", help="Only events of that group.")
 @limit_option
 @json_option

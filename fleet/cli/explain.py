@@ -25,8 +25,8 @@ from fleet.words import moment, span
 def explain(context: click.Context, subject: str, pool: str | None, as_json: bool) -> int:
     """Say why a message or a group is not moving.
 
-    What it waits for, and until when. A message is meant where one has that id, else a group. Ends with 1 if neither
-    is known.
+    Says what it waits for, and until when. If there is a message of that id it is meant, else the group of that name.
+    Ends with 1 if neither is known.
     """
 
     async def question() -> Explanation:

@@ -31,7 +31,7 @@ _MOST_DAYS = 36_500
 
 @click.group(cls=Group, epilog=example("fleet feed once", "fleet feed run --master 'local[2]'"))
 def feed() -> None:
-    """Make jobs of events, and messages of jobs that are due (docs/pipeline.md)."""
+    """Turn events into jobs, and jobs that are due into messages (docs/pipeline.md)."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,10 +82,10 @@ def run(context: click.Context, master: str | None, queue: str | None, as_json: 
 @_options
 @click.pass_context
 def recover(context: click.Context, master: str | None, queue: str | None) -> int:
-    """Look for lost jobs once, and let them go again.
+    """Look for lost jobs once, and make them PENDING again.
 
-    Lost is one that was published longer ago than the threshold, is in no router's hands, and has no message in the
-    queue. `fleet feed run` does this by itself.
+    A job is lost if it was published longer ago than the threshold, no router has it, and the queue holds no message of
+    it. `fleet feed run` does this by itself.
     """
     settings = _settings(context, master, queue)
     with _feed(settings) as (driver, screen):
@@ -102,8 +102,8 @@ def recover(context: click.Context, master: str | None, queue: str | None) -> in
 )
 @_options
 @click.option("--batch-size", type=click.IntRange(1), help="Jobs in an epoch; default: all there is room for.")
-@click.option("--subscription", metavar="NAME", help="First make its jobs of events that came before it.")
-@click.option("--days", type=click.FloatRange(0), help="With --subscription: only events this young.")
+@click.option("--subscription", metavar="NAME", help="First make its jobs of events that are older than it.")
+@click.option("--days", type=click.FloatRange(0), help="With --subscription: only events of the last so many days.")
 @json_option
 @click.pass_context
 def backfill(
@@ -136,7 +136,7 @@ def backfill(
 @click.argument("job")
 @click.pass_context
 def explain(context: click.Context, job: str) -> int:
-    """Say why a job goes with the next epoch, or what keeps it."""
+    """Say whether a job goes with the next epoch, or what holds it back."""
     # Here, as in store.py: it takes a fifth of a second that no other command should wait for.
     from fleet.jobs.store import open_store
     from spark.explain import explain as explained
@@ -160,7 +160,7 @@ def explain(context: click.Context, job: str) -> int:
 def pack(out: Path) -> int:
     """Make the files that spark-submit gives to a cluster: our code, the packages it needs, the job.
 
-    The packages are those that are installed here, less PySpark. They fit one minor version of Python and one kind of
+    The packages are those installed here, without PySpark. They fit one minor version of Python and one kind of
     machine, which environment.txt names. What has not changed is not made again.
     """
     from spark.pack import pack as packed
@@ -181,7 +181,7 @@ def _settings(context: click.Context, master: str | None, queue: str | None) -> 
     from spark.cluster import submitted
 
     if master is not None and submitted():
-        raise click.UsageError("--master is for spark-submit to know, before fleet_job.py.", context)
+        raise click.UsageError("Give --master to spark-submit, before fleet_job.py.", context)
     chosen = replace(settings.feed, master=master or settings.feed.master, queue_url=queue or settings.feed.queue_url)
     return replace(settings, feed=chosen)
 

@@ -101,7 +101,7 @@ def group() -> None:
 @click.argument("group")
 @click.pass_context
 def release(context: click.Context, pool: str, group: str) -> None:
-    """Try a group that waits at once."""
+    """Try a waiting group at once."""
 
     async def change() -> tuple[str, PoolNow]:
         async with fleet_of(context) as client:
@@ -126,7 +126,7 @@ def release(context: click.Context, pool: str, group: str) -> None:
 @group.command(epilog=example("fleet group skip ORDERS order-1", "fleet group skip ORDERS order-1 --force"))
 @click.argument("pool")
 @click.argument("group")
-@click.option("--force", is_flag=True, help="Wait until the group is not under way any more.")
+@click.option("--force", is_flag=True, help="Wait until the group is no longer under way.")
 @click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="How long --force waits.")
 @click.pass_context
 def skip(context: click.Context, pool: str, group: str, force: bool, wait_s: float) -> None:

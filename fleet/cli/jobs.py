@@ -32,14 +32,14 @@ class _Age(click.ParamType[float]):
             return value
         found = re.fullmatch(r"(\d{1,9})([dhms])", str(value))
         if found is None:
-            self.fail(f"{value!r} is no age: a number and d, h, m or s, like 30d", param, ctx)
+            self.fail(f"{value!r} is not an age: a number and d, h, m or s, like 30d", param, ctx)
         return float(found[1]) * {"d": 86_400, "h": 3600, "m": 60, "s": 1}[found[2]]
 
 
 def _which(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--pool", metavar="CODE", help="Only of that pool."),
-        click.option("--group", help="Only of that message group."),
+        click.option("--pool", metavar="CODE", help="Only this pool."),
+        click.option("--group", help="Only this message group."),
     ):
         command = option(command)
     return command
@@ -49,7 +49,7 @@ def _which(command: Callable[..., Any]) -> Callable[..., Any]:
 def jobs() -> None:
     """Dispatch jobs: payloads on their way to a URL, each with its own retries.
 
-    They stand in FLEET_DATABASE_URL, or in a file of the data folder; the pipeline sends them when they are due.
+    They are kept in FLEET_DATABASE_URL, or in a file in the data folder; the pipeline sends them when they are due.
     """
 
 
@@ -67,8 +67,8 @@ def add(context: click.Context, file: BinaryIO, as_json: bool) -> int:
     """Add jobs, in the order of the file.
 
     A line: {"id"?,"targetUrl","payload","mode"?,"poolCode"?,"messageGroup"?,"sequence"?,"scheduledFor"?,"expiresAt"?,
-    "maxRetries"?,"timeoutSeconds"?,"idempotencyKey"?}. One that is refused is named with its line, stops no other, and
-    makes the exit code 1. One whose id or idempotencyKey is there already is not added again.
+    "maxRetries"?,"timeoutSeconds"?,"idempotencyKey"?}. A job that is refused is reported with its line; the others go
+    on, and the exit code is 1. One whose id or idempotencyKey is already there is not added again.
     """
     with store_of(context) as store, progress() as show:
         total = add_lines(read_lines(file, read_job), store.add_jobs, on_progress=show)
@@ -76,7 +76,7 @@ def add(context: click.Context, file: BinaryIO, as_json: bool) -> int:
 
 
 @jobs.command(name="list", epilog=example("fleet jobs list --status ERROR", "fleet jobs list --group order-17 --json"))
-@click.option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only of that status.")
+@click.option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only this status.")
 @_which
 @limit_option
 @json_option
@@ -109,7 +109,7 @@ def list_(
 @click.option("--json", "_", is_flag=True, help="Print JSON, which it does in any case.")
 @click.pass_context
 def show(context: click.Context, id_: str, _: bool) -> None:
-    """Show all of a job: its payload, and every attempt that was made."""
+    """Show everything about a job: its payload and every attempt."""
     with store_of(context) as store:
         job = store.job(id_)
         if job is None:
@@ -124,7 +124,7 @@ def show(context: click.Context, id_: str, _: bool) -> None:
 @click.option("--all", "all_", is_flag=True, help="Every job that is in ERROR.")
 @click.pass_context
 def retry(context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None, all_: bool) -> int:
-    """Deliver jobs again that are in ERROR: one attempt more for each, due now."""
+    """Deliver jobs in ERROR again: one more attempt each, due now."""
     _check_choice(context, ids, group, pool, all_=all_)
     with store_of(context) as store:
         if not ids:
@@ -137,9 +137,9 @@ def retry(context: click.Context, ids: tuple[str, ...], group: str | None, pool:
 @_which
 @click.pass_context
 def cancel(context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None) -> int:
-    """Deliver jobs never: those that wait, and those in a queue. What is under way goes on.
+    """Cancel jobs that wait, or whose message is in a queue. What is under way goes on.
 
-    By its ID one in ERROR too: BLOCK_ON_ERROR jobs behind it go on then.
+    By its ID a job in ERROR can be cancelled too: the BLOCK_ON_ERROR jobs behind it then go on.
     """
     _check_choice(context, ids, group, pool)
     with store_of(context) as store:
@@ -152,7 +152,7 @@ def cancel(context: click.Context, ids: tuple[str, ...], group: str | None, pool
 @json_option
 @click.pass_context
 def stats(context: click.Context, as_json: bool) -> None:
-    """How many jobs there are of each status."""
+    """Count the jobs of each status."""
     with store_of(context) as store:
         found = store.stats()
     if as_json:
@@ -162,15 +162,15 @@ def stats(context: click.Context, as_json: bool) -> None:
 
 
 @jobs.command(epilog=example("fleet jobs prune --older-than 30d --dry-run", "fleet jobs prune --older-than 30d"))
-@click.option("--older-than", type=_Age(), required=True, metavar="AGE", help="For how long it is over: 30d, 12h …")
-@click.option("--errors", is_flag=True, help="Jobs in ERROR too. Of BLOCK_ON_ERROR, those behind them go then.")
+@click.option("--older-than", type=_Age(), required=True, metavar="AGE", help="How long ago it ended: 30d, 12h …")
+@click.option("--errors", is_flag=True, help="Jobs in ERROR too. The BLOCK_ON_ERROR jobs behind them then go on.")
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @json_option
 @click.pass_context
 def prune(context: click.Context, older_than: float, errors: bool, dry_run: bool, as_json: bool) -> None:
-    """Remove what is over and old: jobs with their attempts, events that were fanned out, epochs of the feed.
+    """Remove old jobs that are over with their attempts, old events that were fanned out, and old epochs of the feed.
 
-    In small transactions, while everything runs. An id or idempotencyKey that was removed is a new one when it comes
+    In small transactions, while everything runs. An id or idempotencyKey that was removed counts as new if it comes
     again.
     """
     from fleet.jobs.prune import Pruned, prune

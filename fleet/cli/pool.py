@@ -30,9 +30,9 @@ def _rate(context: click.Context, option: click.Parameter, value: str | None) ->
 def pool() -> None:
     """Change one pool by hand.
 
-    A pause holds until it is resumed, whatever is published. All else that is changed by hand holds until a new
-    revision of the configuration is published, with a change of whatever it may be: then each pool is as
-    configured. A syncer that restarts, or reloads what has not changed, publishes no new revision.
+    A pause lasts until the pool is resumed, whatever is published. Every other change by hand lasts until a new
+    revision of the configuration is published, whatever has changed in it: then each pool is as configured again. A
+    syncer that restarts, or reloads what has not changed, publishes no new revision.
     """
 
 
@@ -49,9 +49,9 @@ def pool() -> None:
 def set_(context: click.Context, code: str, concurrency: int | None, rate: int | None) -> None:
     """Change a pool's limits at once.
 
-    What is under way goes on: a lowered concurrency starts nothing before there are fewer. A raised one raises the
-    capacity too, where the configuration names none. It holds until a new revision of the configuration is
-    published; the same one published again changes nothing.
+    What is under way goes on: after the concurrency was lowered, nothing starts until there are fewer. A higher one
+    raises the capacity too, if the configuration names none. The change lasts until a new revision of the configuration
+    is published; publishing the same one again changes nothing.
     """
     if concurrency is None and rate is None:
         raise click.UsageError("Nothing to set: give --concurrency or --rate-limit-per-minute.", context)
@@ -75,9 +75,9 @@ def set_(context: click.Context, code: str, concurrency: int | None, rate: int |
 @click.argument("code")
 @click.pass_context
 def pause(context: click.Context, code: str) -> None:
-    """Start no delivery of a pool any more.
+    """Stop starting deliveries of a pool.
 
-    What is under way goes on. It holds until `fleet pool resume`, whatever is published.
+    What is under way goes on. The pause lasts until `fleet pool resume`, whatever is published.
     """
 
     async def change() -> int:
@@ -125,8 +125,8 @@ def resume(context: click.Context, code: str) -> int:
 def drain(context: click.Context, code: str) -> None:
     """Deliver what a pool holds, and take nothing new.
 
-    New messages stay in their queues, until `fleet pool resume` or a new revision of the configuration. To take a
-    pool away, take it out of the configuration: it then drains by itself.
+    New messages stay in their queues until `fleet pool resume`, or until a new revision of the configuration. To
+    remove a pool, take it out of the configuration: it then drains by itself.
     """
 
     async def change() -> tuple[Adjusted, groups.PoolNow | None]:

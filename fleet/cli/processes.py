@@ -30,14 +30,14 @@ metrics_port_option = click.option(
 )
 @click.option("--workers", type=COUNT, default=2, show_default=True, help="Worker processes.")
 @click.option("--coordinators", type=COUNT, default=1, show_default=True, help="Coordinator processes.")
-@click.option("--port", type=PORT, help="Of the server; default: FLEET_SERVER_PORT, else 8420. 0: any free one.")
+@click.option("--port", type=PORT, help="The server's port; default: FLEET_SERVER_PORT, else 8420. 0: any free one.")
 @click.pass_context
 def up(context: click.Context, workers: int, coordinators: int, port: int | None) -> int:
     """Run everything on this machine until Ctrl-C.
 
-    Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order; the feed too
-    where the configuration has the queue that it writes to. Without --redis it brings a Redis of its own, kept in
-    FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it, and one for dispatch jobs.
+    Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order. Starts the
+    feed too, if the configuration has the queue that the feed writes to. Without --redis it brings a Redis of its own,
+    kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it, and one for dispatch jobs.
     """
     settings = settings_without_redis(context)
     if port is not None:
@@ -59,7 +59,7 @@ def up(context: click.Context, workers: int, coordinators: int, port: int | None
 def coordinator(context: click.Context, metrics_port: int | None) -> int:
     """Take messages from the queues.
 
-    And acknowledge them there, once they are settled. Coordinators share the queues among them.
+    They are acknowledged there once they are settled. Coordinators share the queues among themselves.
     """
     from coordinator.main import run
 
@@ -69,7 +69,7 @@ def coordinator(context: click.Context, metrics_port: int | None) -> int:
 
 
 @click.command(cls=Command, epilog=example("fleet worker --pool 'ORDERS-*' --pool DEFAULT-POOL --processes 4"))
-@click.option("--pool", "pools", metavar="GLOB", multiple=True, help="Serve only these pools (again for more).")
+@click.option("--pool", "pools", metavar="GLOB", multiple=True, help="Serve only these pools; may be repeated.")
 @click.option("--processes", type=COUNT, default=1, show_default=True, help="Worker processes, restarted if they die.")
 @metrics_port_option
 @click.pass_context
@@ -119,7 +119,7 @@ def syncer(context: click.Context, metrics_port: int | None) -> int:
 @click.option("--latency-ms", type=click.FloatRange(0), default=0, help="How long each answer takes.")
 @click.option("--fail", metavar="RATE", type=click.FloatRange(0, 1), default=0, help="The share answered 500, 0 to 1.")
 @click.option("--fence", is_flag=True, help="Answer 412 to an epoch lower than one seen for the group.")
-@click.option("--journal", type=click.Path(path_type=Path, dir_okay=False), help="Note every request in this file.")
+@click.option("--journal", type=click.Path(path_type=Path, dir_okay=False), help="Record every request in this file.")
 @click.option("--quiet", is_flag=True, help="Do not print the address.")
 def endpoint(
     host: str, port: int, latency_ms: float, fail: float, fence: bool, journal: Path | None, quiet: bool

@@ -42,7 +42,7 @@ _JOURNAL_BUFFER_BYTES = 1024 * 1024
 _COMES_UP_WITHIN_S = 15
 _LOOK_S = 0.1
 journal_option = click.option(
-    "--journal", type=click.Path(path_type=Path, dir_okay=False), help="Note every message that the queue accepted."
+    "--journal", type=click.Path(path_type=Path, dir_okay=False), help="Record every message that the queue accepted."
 )
 
 wait_option = click.option(
@@ -66,12 +66,12 @@ wait_option = click.option(
 )
 @click.argument("queue")
 @click.option("--body", metavar="JSON", help="One message.")
-@click.option("--file", metavar="NDJSON", type=click.File("rb", lazy=False), help="A message a line; - for stdin.")
+@click.option("--file", metavar="NDJSON", type=click.File("rb", lazy=False), help="One message a line; - for stdin.")
 @click.option("--group", help="Put every message into this group.")
 @click.option("--pool", help="Send every message to this pool.")
 @click.option("--target", metavar="URL", help="Deliver every message there.")
-@click.option("--count", type=click.IntRange(1), help="So many copies of the one message, with ids of their own.")
-@click.option("--dedup-id", metavar="ID", help="What tells a repeated send of the one message; default: its id.")
+@click.option("--count", type=click.IntRange(1), help="This many copies of the one message, each with its own id.")
+@click.option("--dedup-id", metavar="ID", help="By this a repeated send of the one message is known; default: its id.")
 @click.option("--unchecked", is_flag=True, help="Send bodies as they are, even those that can never be delivered.")
 @wait_option
 @journal_option
@@ -92,18 +92,18 @@ def send(
 ) -> int:
     """Send messages to a queue.
 
-    QUEUE is the name of a configured queue, or a queue URI. Prints how many the queue accepted. One that is refused
-    is named with its line, stops no other, and makes the exit code 1. So does a queue that goes away, which ends it:
-    messages whose answer got lost are named, and the line from which on nothing was sent. A message without an id
-    gets one; one that is made up here (--target alone) is for DEFAULT-POOL, unless --pool names another. A queue that
-    can drops what it has seen under the same dedup id within five minutes.
+    QUEUE is the name of a configured queue, or a queue URI. Prints how many messages the queue accepted. One that is
+    refused is reported with its line; the others go on, and the exit code is 1. If the queue goes away, sending ends,
+    also with 1: messages whose answer got lost are named, and the first line that was not sent. A message without an
+    id gets one. A message that is made up here (--target alone) is for DEFAULT-POOL, unless --pool names another. A
+    queue that remembers dedup ids drops what it has seen under the same one within five minutes.
     """
     if body is not None and file is not None:
         raise click.UsageError("--body and --file exclude each other.", context)
     if file is not None and count is not None:
         raise click.UsageError("--count goes with one message, not with --file.", context)
     if dedup_id is not None and (file is not None or (count or 1) > 1):
-        raise click.UsageError("--dedup-id goes with one message: several of one dedup id are one.", context)
+        raise click.UsageError("--dedup-id goes with one message: several with one dedup id would be one.", context)
     if body is None and file is None and target is None:
         raise click.UsageError("Nothing to send: give --body, --file or --target.", context)
     uri = _uri(context, queue, wait_s)

@@ -23,15 +23,15 @@ def queue() -> None:
 
 @queue.command(epilog=example("fleet queue purge orders --yes", "fleet queue purge fleet://orders --yes --json"))
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Really: they are gone for good.")
+@click.option("--yes", is_flag=True, help="Confirm: they are gone for good.")
 @json_option
 @click.pass_context
 def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
     """Throw away what a queue of our own holds.
 
-    NAME is the name of a configured queue, or fleet://NAME. All that is there when it begins goes, delayed messages
-    and those that are out as well; what is sent meanwhile stays. What coordinators have taken in is delivered still.
-    Other kinds of queues have commands of their own for this.
+    NAME is the name of a configured queue, or fleet://NAME. Everything that is there when the purge begins goes, also
+    delayed messages and those that are out; what is sent meanwhile stays. What coordinators have taken in is still
+    delivered. Purge other kinds of queues with their broker's own tools.
 
     Dedup ids are remembered: what is sent again under one within five minutes is accepted and dropped.
     """
@@ -54,7 +54,9 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
 async def _own_name(client: Client, name: str) -> str:
     uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
     if not own.is_own(uri):
-        raise FleetError(f"{name} is no queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools")
+        raise FleetError(
+            f"{name} is not a queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools"
+        )
     return own.name_of(uri)
 
 

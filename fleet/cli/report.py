@@ -33,9 +33,7 @@ class Since(click.ParamType[int]):
             moment = datetime.fromisoformat(said)
             return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
         except (ValueError, OverflowError):
-            self.fail(
-                f"{said!r} is neither a time (2026-01-31, 2026-01-31T12:00) nor so long ago (24h, 7d)", param, context
-            )
+            self.fail(f"{said!r} is neither a time (2026-01-31, 2026-01-31T12:00) nor an age (24h, 7d)", param, context)
 
 
 @click.command(
@@ -44,11 +42,11 @@ class Since(click.ParamType[int]):
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: report/ in FLEET_DATA_DIR.")
 @click.option(
-    "--since", metavar="WHEN", type=Since(), default=0, help="24h, 7d, or a date; UTC where it names no zone."
+    "--since", metavar="WHEN", type=Since(), default=0, help="24h, 7d, or a date; UTC unless it names a zone."
 )
 @click.option(
     "--journal", "journals", metavar="FILE", multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Of senders and endpoints (again for more).",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Of senders or endpoints; may be repeated.",
 )  # fmt: skip
 @click.option("--master", metavar="URL", help="Where Spark runs; default: FLEET_FEED_MASTER, else local[*].")
 @click.option("--quiet", is_flag=True, help="Only the result.")
@@ -63,7 +61,7 @@ def report(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Tell what was delivered: tables, plots, and a page to read.
+    """Report what was delivered: tables, plots and a page to read.
 
     Reads the attempts of the job store, and journals if any are named. Per endpoint, pool, group and hour: delivered,
     failed, retried, percentiles of latency and wait, and whether each group was in order.

@@ -26,7 +26,7 @@ from fleet.words import span
 def warnings(context: click.Context, also_acknowledged: bool, as_json: bool) -> None:
     """List the warnings that nobody has acknowledged, the newest first.
 
-    One that is raised again is counted, not repeated; eight hours after the last time it goes by itself.
+    A warning that is raised again is counted, not repeated. Eight hours after the last time it goes away by itself.
     """
     if context.invoked_subcommand is not None:
         return

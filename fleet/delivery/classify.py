@@ -66,7 +66,7 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
         case "REFUSED":
             return Unreachable(_reason("no connection", detail))
         case "BAD_URL":
-            return Uncallable(_reason("no URL that could be called", detail))
+            return Uncallable(_reason("not a URL that can be called", detail))
         case "UNRESOLVED":
             return Unreachable(_reason("host name has no address", detail))
         case "RESET":

@@ -362,7 +362,7 @@ def _set_url(curl: Any, url: str) -> None:
         curl.setopt(pycurl.URL, url if url.isascii() else url.encode())  # pycurl takes ASCII in a str
     except pycurl.error as error:
         if error.args[0] in (pycurl.E_URL_MALFORMAT, pycurl.E_BAD_FUNCTION_ARGUMENT):
-            raise BadUrl(f"libcurl takes no URL of {len(url)} characters like this") from error
+            raise BadUrl(f"libcurl refuses this URL of {len(url)} characters") from error
         raise
 
 

@@ -133,7 +133,7 @@ def _list(name: str, rules: Sequence[str]) -> _List:
                 raise InvalidConfig(f"[egress] {name}: {rule!r}: {error}") from None
         host = _host_rule(text)
         if host is None:
-            raise InvalidConfig(f"[egress] {name}: {rule!r} is no network, no address and no host name")
+            raise InvalidConfig(f"[egress] {name}: {rule!r} is not a network, an address or a host name")
         hosts.append(host)
     return _List(tuple(networks), tuple(hosts))
 

@@ -118,7 +118,7 @@ class Requests:
         except Exception as error:
             ticket.close()
             if isinstance(error, BadUrl):
-                return Uncallable(f"no URL that could be called: {error}")
+                return Uncallable(f"not a URL that can be called: {error}")
             # Whatever it is, it is not an answer from the endpoint: never an ack.
             return Failed(f"the request cannot be made ({type(error).__name__}: {error})", unexpected=True)
 

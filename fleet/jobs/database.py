@@ -44,12 +44,14 @@ def parse_url(given: str) -> URL:
     try:
         url = make_url(given)
     except (exc.ArgumentError, ValueError):
-        raise InvalidConfig("the database's URL is none: postgresql://USER@HOST/NAME or sqlite:///FILE") from None
+        raise InvalidConfig(
+            "the database URL cannot be read: write postgresql://USER@HOST/NAME or sqlite:///FILE"
+        ) from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
-        raise InvalidConfig(f"no database of kind {url.drivername[:40]}: postgresql:// or sqlite:///FILE")
+        raise InvalidConfig(f"unknown kind of database {url.drivername[:40]}: write postgresql:// or sqlite:///FILE")
     if driver == "sqlite" and (url.host or not url.database or url.database == ":memory:"):
-        raise InvalidConfig("the database's URL names no file: sqlite:///FILE")
+        raise InvalidConfig("the database URL names no file: write sqlite:///FILE")
     return url.set(drivername=driver)
 
 

@@ -169,7 +169,7 @@ def target_url(field: str, text: str) -> str:
     if len(text) > MAX_URL_CHARACTERS:
         raise InvalidJob(f"{field}: {len(text)} characters, the limit is {MAX_URL_CHARACTERS}")
     if not text.isprintable() or " " in text or not text.lower().startswith(("http://", "https://")):
-        raise InvalidJob(f"{field}: {_shown(text)} is no http or https URL")
+        raise InvalidJob(f"{field}: {_shown(text)} is not an http or https URL")
     if not origin_of(text):
         raise InvalidJob(f"{field}: {_shown(text)} names no host that could be called")
     return text
@@ -177,7 +177,7 @@ def target_url(field: str, text: str) -> str:
 
 def mode(field: str, text: str) -> DispatchMode:
     if text not in MODES:
-        raise InvalidJob(f"{field}: {_shown(text)} is none of {', '.join(MODES)}")
+        raise InvalidJob(f"{field}: {_shown(text)} is not one of {', '.join(MODES)}")
     return text
 
 
@@ -206,7 +206,7 @@ def _moment(field: str, value: str | int | None) -> int | None:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise InvalidJob(f"{field}: {_shown(value)} is no time like 2030-01-31T12:00:00Z") from None
+            raise InvalidJob(f"{field}: {_shown(value)} is not a time like 2030-01-31T12:00:00Z") from None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         value = (moment - _EPOCH) // timedelta(milliseconds=1)
     return _number(field, value, -_MAX_MS, _MAX_MS)

@@ -258,7 +258,7 @@ async def _announce(
 async def _address(url: str, supervisor: Supervisor) -> str:
     async with connected(url) as client:
         found = await _ours(Registry(client), supervisor, "server")
-    return next((str(record["address"]) for record in found), "an address that its log says")
+    return next((str(record["address"]) for record in found), "the address in its log")
 
 
 async def _our_syncer_has_read(registry: Registry, supervisor: Supervisor) -> bool:

@@ -18,12 +18,12 @@ _QUEUES = {
     "received": "Messages taken from the queue.",
     "acked": "Messages acknowledged at the queue.",
     "nacked": "Messages given back to the queue.",
-    "malformed": "Bodies that are no message: kept as dead letters.",
+    "malformed": "Bodies that are not messages, kept as dead letters.",
 }
 _LEASES = {"leases_lost": "group", "queue_leases_lost": "queue", "leader_leases_lost": "leader"}
 _JOBS = {
-    "attempt": ("fleet_jobs_attempts_total", "outcome", "Deliveries of dispatch jobs by what came of them."),
-    "refused": ("fleet_jobs_claims_refused_total", "why", "Messages of jobs that nothing was delivered for."),
+    "attempt": ("fleet_jobs_attempts_total", "outcome", "Deliveries of dispatch jobs by outcome."),
+    "refused": ("fleet_jobs_claims_refused_total", "why", "Messages of jobs for which nothing was delivered."),
 }
 """What a server's counts begin with → the metric, its label, its help text."""
 _FEED = {
@@ -32,8 +32,8 @@ _FEED = {
     "sent": "Jobs that were published.",
     "seen": "Jobs that were in the queue already, published before a crash.",
     "refused": "Jobs that no router would take.",
-    "expired": "Jobs that expired before they went.",
-    "recovered": "Jobs that were lost, and what went again with them.",
+    "expired": "Jobs that expired before they were published.",
+    "recovered": "Jobs that were lost, and those that went again with them.",
 }
 _RATE_LIMITED = "RATE_LIMITED"
 _NO_OUTCOME = ("ms", _RATE_LIMITED)
@@ -56,7 +56,7 @@ def add_counted(
         f',outcome="{name}"': [(code, by_pool[code][name]) for code in used if name in by_pool[code]]
         for name in sorted({name for code in used for name in by_pool[code]}.difference(_NO_OUTCOME))
     }
-    page.of_each("fleet_messages_total", "counter", "Deliveries by what came of them.", "pool", outcomes)
+    page.of_each("fleet_messages_total", "counter", "Deliveries by outcome.", "pool", outcomes)
     limited = {"": [(code, by_pool[code].get(_RATE_LIMITED, 0)) for code in used]}
     about_limited = "Groups that had to wait for the rate limit."
     page.of_each("fleet_pool_rate_limited_total", "counter", about_limited, "pool", limited)
@@ -71,7 +71,7 @@ def add_counted(
     for of_role in of_kind("process").values():
         lost.update({kind: of_role.get(name, 0) for name, kind in _LEASES.items()})
     page.family(
-        "fleet_leases_lost_total", "counter", "Leases that ended against their holder's will.",
+        "fleet_leases_lost_total", "counter", "Leases that their holder lost.",
         [({"kind": kind}, lost[kind]) for kind in _LEASES.values()],
     )  # fmt: skip
     of_process = of_kind("process")

@@ -57,7 +57,9 @@ async def breaker_of(client: Client, target: str, *, now_ms: str = "") -> list[s
     asked_ms, breakers = await SharedBreakers(client, now_ms=now_ms).all()
     for breaker in breakers:
         if breaker.origin == origin and breaker.state == "open":
-            return [f"The circuit breaker of {origin} is open, and probed {at(asked_ms + breaker.retry_after_ms)}."]
+            return [
+                f"The circuit breaker of {origin} is open, and will be probed {at(asked_ms + breaker.retry_after_ms)}."
+            ]
         if breaker.origin == origin:
             return [f"The circuit breaker of {origin} is half-open: one request at a time goes out."]
     return []
@@ -77,16 +79,16 @@ async def _explain(
         hidden = found.head_visible_at_ms > now_ms
         if hidden:
             why = "under way" if found.head_leased else "delayed"
-            details.append(f"That one is {why}, and not shown again before {moment(found.head_visible_at_ms)}.")
+            details.append(f"The first is {why}, and not shown again before {moment(found.head_visible_at_ms)}.")
         until = found.head_visible_at_ms if hidden else None
         waits_for = f"message {found.head_id}, older in its group"
         return Explanation(subject, "BEHIND_AT_SOURCE", waits_for, until, details, behind=found.head_id)
     if found.visible_at_ms > now_ms:
         if found.leased:
-            details.append("It was taken and is tracked by nobody: its coordinator is at it now, or has died.")
+            details.append("It was taken, but nobody tracks it: its coordinator is about to, or has died.")
             return Explanation(subject, "INVISIBLE", "its visibility timeout to end", found.visible_at_ms, details)
         details.append("It was sent with a delay, or given back with one after a failure.")
-        return Explanation(subject, "DELAYED", "its delay to be over", found.visible_at_ms, details)
+        return Explanation(subject, "DELAYED", "its delay to end", found.visible_at_ms, details)
     return await _visible(client, config, subject, queue, found, details)
 
 
@@ -99,11 +101,11 @@ async def _visible(
         details.append("The router is switched off: every coordinator runs with MESSAGE_ROUTER_ENABLED=false.")
         return Explanation(subject, "NO_COORDINATOR", "the router to be switched on", None, details)
     if not owner:
-        details.append(f"Nobody owns queue {queue}: no coordinator lives, or none can open it.")
+        details.append(f"Nobody owns queue {queue}: no coordinator is alive, or none can open it.")
         return Explanation(subject, "NO_COORDINATOR", f"a coordinator to own queue {queue}", None, details)
     details.append(f"Queue {queue} is owned by {owner}.")
     if found.message is None:
-        details.append("Its body is no message: it goes to the dead letters.")
+        details.append("Its body is not a message: it goes to the dead letters.")
         return Explanation(subject, "AT_SOURCE", f"{owner} to poll it", None, details)
     code, asked = pool_of(config, found), found.message.pool_code
     if asked and asked != code:

@@ -39,18 +39,18 @@ def _delayed(subject: str, queue: QueueConfig, found: list[Hidden], what: str) -
         f"{what} {was} taken for pool {first.pool} and given back to queue {queue.name}, after a failure or for want"
         " of room.",
         f"The queue was told to show {first.message_id} again {at(first.until_ms)}.",
-        "It shows messages to nobody who only looks: this is what the fleet remembers.",
+        "It shows messages only to a receiver: this is what the fleet remembers.",
     ]
-    return Explanation(subject, "DELAYED", "its delay to be over", first.until_ms, details)
+    return Explanation(subject, "DELAYED", "its delay to end", first.until_ms, details)
 
 
 async def where_it_may_be(queues: Sequence[QueueConfig], depths: AskDepths) -> tuple[bool, list[str]]:
     """Whether any of the queues may hold it, and a sentence about each."""
     possible, sentences = False, []
     for queue, (depth, error) in zip(queues, await depths(queues), strict=True):
-        looks = f"Queue {queue.name} shows no message to who only looks, and finds none by its id"
+        looks = f"Queue {queue.name} cannot be searched without receiving its messages"
         if depth is None:
-            sentences.append(f"{looks}; how many it holds it does not say: {error.rstrip('.')}.")
+            sentences.append(f"{looks}; it does not say how many it holds: {error.rstrip('.')}.")
         else:
             sentences.append(f"{looks}; it holds {depth.waiting:,} that wait and {depth.invisible:,} that are hidden.")
         possible = possible or depth is None or depth.waiting + depth.invisible > 0

@@ -194,7 +194,7 @@ def _of_queue(queue: QueueNow, *, may_be_owned: bool) -> list[str]:
 def _of_pool(pool: PoolView) -> list[str]:
     holds = number(pool.messages, "message")
     if pool.settings.draining:
-        # By hand or because it is configured no more: `fleet explain` of a message says which.
+        # By hand or because it is no longer configured: `fleet explain` of a message says which.
         return [f"pool {pool.code} drains and takes nothing new, it holds {holds}"] if pool.messages else []
     if pool.paused:
         return [f"pool {pool.code} is paused with {holds}"]

@@ -82,9 +82,9 @@ def parse(url: str) -> Address:
     given = parse_qs(parts.query)
     own = {name: given.pop(name)[0] for name in _OF_SENTINELS if name in given}
     if not master:
-        raise WrongUrl("it names no master: its path is to be /MASTER or /MASTER/DB")
+        raise WrongUrl("it names no master: its path must be /MASTER or /MASTER/DB")
     if db and not db.isdecimal():
-        raise WrongUrl("its database is to be a number: its path is to be /MASTER or /MASTER/DB")
+        raise WrongUrl("its database must be a number: its path must be /MASTER or /MASTER/DB")
     scheme = "rediss" if parts.scheme.lower() == "sentinels" else "redis"
     # What stands before the hosts and behind the path means what it means in any Redis URL.
     shared = dict(parse_url(f"{scheme}://_?{urlencode(given, doseq=True)}"))
@@ -212,7 +212,7 @@ class Sentinels:
         except exceptions.ResponseError as error:
             text = str(error)
             if "unknown command" in text:
-                raise exceptions.ConnectionError(f"{name} is no Sentinel, use redis://") from error
+                raise exceptions.ConnectionError(f"{name} is not a Sentinel, use redis://") from error
             if "WRONGPASS" in text or "NOAUTH" in text or "invalid username-password" in text:
                 raise SentinelsRefuse(_refusal(error)) from error
             raise

@@ -30,9 +30,13 @@ def why_not(url: str, error: Exception) -> str:
     if re.search(r"[/?#\[\]]", rest.removesuffix(_past_user(rest))) and scheme.lower() != "unix":
         return "percent-encode @ and / in a password (%40, %2F)"
     if found := _OPTION.search(str(error)):
-        return f"unknown option {found[1]}" if isinstance(error, TypeError) else f"the option {found[1]} cannot be so"
+        return (
+            f"unknown option {found[1]}"
+            if isinstance(error, TypeError)
+            else f"the option {found[1]} cannot have that value"
+        )
     if str(error).startswith("Port "):
-        return "its port is to be a number up to 65535"
+        return "its port must be a number up to 65535"
     # The words of urllib may quote all of it.
     return str(error) if isinstance(error, WrongUrl) else ""
 
@@ -41,7 +45,7 @@ def check_path(url: str) -> None:
     """Raise WrongUrl for a database that is not a number; redis-py would take the first one instead."""
     parts = urlsplit(url)
     if parts.scheme.lower() in ("redis", "rediss") and (db := parts.path.strip("/")) and not db.isdecimal():
-        raise WrongUrl("its database is to be a number")
+        raise WrongUrl("its database must be a number")
 
 
 def _past_user(rest: str) -> str:

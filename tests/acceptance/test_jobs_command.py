@@ -29,7 +29,7 @@ def test_a_file_is_taken_in_its_order_and_what_is_wrong_is_named_by_line(fleet: 
     assert (done.code, done.out) == (1, "3 added, 3 refused\n")
     refused = done.err.splitlines()
     assert [line.split(": ")[1] for line in refused] == ["line 2", "line 3", "line 4"]
-    assert 'mode: "SOMETIMES" is none of' in refused[0] and 'targetUrl: "nowhere" is no http' in refused[1]
+    assert 'mode: "SOMETIMES" is not one of' in refused[0] and 'targetUrl: "nowhere" is not an http' in refused[1]
     listed = fleet.run("jobs", "list", "--json").document
     assert [job["id"] for job in listed] == ["job-1", "job-10", "job-2"]
 

@@ -35,7 +35,7 @@ def test_queues_that_cannot_be_read_are_warnings_and_the_configuration_applies(t
                 "foreign": ("WARN", "syncer", 1),
             }
             assert "no queue adapter for 'gopher'" in found["foreign"]["message"]
-            assert "no folder to write to" in found["nowhere"]["message"]
+            assert "is not a folder that can be written to" in found["nowhere"]["message"]
             assert {
                 queue["queueName"] for queue in fleet.run("config", "show", "--json").document["config"]["queues"]
             } == {*queues}

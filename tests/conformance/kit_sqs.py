@@ -15,7 +15,7 @@ from tests.servers.moto import MotoServer
 
 _TEXT_ONLY = "SQS takes text only: a body that is not UTF-8 is refused"
 _NO_DELAY_OF_ONE = (
-    "a FIFO queue of SQS delays no single message when it is sent; nacked with a delay it holds its group"
+    "a FIFO queue of SQS cannot delay a single message when it is sent; nacked with a delay it holds its group"
 )
 _LAPSES = "what lapses together moto shows in any order; AWS oldest first, as the strict responder does"
 

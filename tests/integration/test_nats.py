@@ -211,7 +211,7 @@ async def test_who_only_asks_for_the_depth_takes_and_changes_nothing(place: Plac
 async def test_a_stream_that_is_not_there_is_one_clear_error(place: Place, nats_server: NatsServer) -> None:
     uri = nats_server.uri("NONE")
     for attempt in (place.source(uri), place.publisher(uri)):
-        with pytest.raises(SourceUnavailable, match="stream NONE: there is none: create it, Fleet does not"):
+        with pytest.raises(SourceUnavailable, match="stream NONE: it does not exist: create it, Fleet does not"):
             await attempt
 
 

@@ -32,7 +32,7 @@ def test_a_purge_asks_first_then_empties_the_queue_and_no_other(fleet: Run) -> N
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("sqlite:///q.db?queue=a", "no queue of our own"),
+        ("sqlite:///q.db?queue=a", "not a queue of our own"),
         ("fleet://a/b", "needs a name"),
         ("orders", "no queue orders is configured"),
     ],

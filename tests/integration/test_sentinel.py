@@ -67,7 +67,7 @@ async def test_a_sentinel_for_a_redis_and_a_redis_for_a_sentinel_are_told(
     with pytest.raises(StateUnavailable, match=f"^redis://{at}/0 is a Sentinel, use sentinel://HOST:PORT/MASTER$"):
         await connect(f"redis://:{THEIRS}@{at}/0")
     at = f"127.0.0.1:{redis_server.port}"
-    with pytest.raises(StateUnavailable, match=f"{at} is no Sentinel, use redis://"):
+    with pytest.raises(StateUnavailable, match=f"{at} is not a Sentinel, use redis://"):
         await connect(f"sentinel://{at}/{MASTER}")
 
 

@@ -117,8 +117,8 @@ def test_an_unknown_mode_and_a_target_that_is_no_url_are_refused_by_line_and_sto
 ) -> None:
     assert (aftermath.added.code, aftermath.added.out) == (1, "9 added, 3 refused\n")
     mode, target, size = aftermath.added.err.splitlines()
-    assert 'line 1: mode: "SOMETIMES" is none of' in mode
-    assert 'line 2: targetUrl: "nowhere" is no http' in target
+    assert 'line 1: mode: "SOMETIMES" is not one of' in mode
+    assert 'line 2: targetUrl: "nowhere" is not an http' in target
     assert "line 3: payload" in size and "1048576" in size.replace(",", "")
     assert not {"mode", "target", "more"} & set(aftermath.jobs)
 

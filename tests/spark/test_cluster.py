@@ -53,4 +53,4 @@ def test_a_master_that_is_not_there_is_named(fleet: Fleet) -> None:
 def test_who_submits_says_the_master_to_spark_submit(fleet: Fleet) -> None:
     done = fleet.run("feed", "once", "--master", "local[1]", PYSPARK_GATEWAY_PORT="1")
     assert done.code == 2
-    assert "--master is for spark-submit to know" in done.err
+    assert "Give --master to spark-submit" in done.err

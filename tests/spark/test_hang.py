@@ -99,7 +99,7 @@ def test_the_lead_outlasts_its_time_while_work_gets_on_and_ends_when_it_does_not
         assert first.attend(lambda: done.wait(10), progress=progress)
         assert not second.try_to_lead()
         hangs = threading.Event()
-        with pytest.raises(Fenced, match="nothing got on for 0.5 s"):
+        with pytest.raises(Fenced, match="no progress for 0.5 s"):
             first.attend(lambda: hangs.wait(10))
         # Given up, not left to lapse.
         assert second.try_to_lead()

@@ -185,9 +185,9 @@ PROMISES = {
     "block waits for one whose target was not asked": (["Nb", "Bp"], []),
     "block waits for an unordered one whose target was not asked": (["Ib", "Bp"], []),
     "next does not wait for an unordered one": (["Ib", "Np"], ["1Np"]),
-    "block: one that an error holds bars nobody": (["Be", "Bp", "Np"], ["2Np"]),
-    "block: one that a retry holds bars nobody": (["Nr", "Bp", "Np"], ["2Np"]),
-    "block: bars although an error stands behind it": (["Bp", "Ne", "Np"], ["0Bp"]),
+    "block: one that is itself held by an error holds back nothing": (["Be", "Bp", "Np"], ["2Np"]),
+    "block: one that is itself held by a retry holds back nothing": (["Nr", "Bp", "Np"], ["2Np"]),
+    "block: holds others back although an error stands behind it": (["Bp", "Ne", "Np"], ["0Bp"]),
 }
 """What stands in a group → what of it goes, with a window of three."""
 

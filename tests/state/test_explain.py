@@ -37,7 +37,7 @@ from tests.state.stage import (
 async def test_what_nobody_has_heard_of_is_unknown_and_queues_not_looked_into_are_named(stage: Stage) -> None:
     found = await explain(stage, "nothing")
     assert (found.state, found.waits_for, found.until_ms) == ("UNKNOWN", "nothing", None)
-    looks = "Queue q shows no message to who only looks, and finds none by its id"
+    looks = "Queue q cannot be searched without receiving its messages"
     assert found.details[-1] == f"{looks}; it holds 0 that wait and 0 that are hidden."
     deep = await explain(stage, "nothing", depth=(Depth(1_200, 3, None), ""))
     assert deep.state == "UNKNOWN"
@@ -45,7 +45,7 @@ async def test_what_nobody_has_heard_of_is_unknown_and_queues_not_looked_into_ar
     assert deep.details[-1] == f"{looks}; it holds 1,200 that wait and 3 that are hidden."
     silent = await explain(stage, "nothing", depth=(None, "nats://h cannot be reached"))
     assert silent.waits_for == deep.waits_for
-    assert silent.details[-1] == f"{looks}; how many it holds it does not say: nats://h cannot be reached."
+    assert silent.details[-1] == f"{looks}; it does not say how many it holds: nats://h cannot be reached."
 
 
 @pytest.mark.parametrize("subject", ["mg0", "g0", "g"], ids=["message", "broker id", "group"])
@@ -229,7 +229,7 @@ async def test_an_open_breaker_is_named_with_its_time(stage: Stage) -> None:
     breakers = SharedBreakers(stage.client, now_ms=str(stage.now_ms))
     await breakers.open("http://127.0.0.1", "w", for_ms=5_000)
     until = at(stage.now_ms + 5_000)
-    words = f"The circuit breaker of http://127.0.0.1 is open, and probed {until}."
+    words = f"The circuit breaker of http://127.0.0.1 is open, and will be probed {until}."
     assert words in (await explain(stage, "mg0")).details
     stage.advance(5_000)
     assert any("half-open" in sentence for sentence in (await explain(stage, "mg0")).details)

@@ -1,4 +1,4 @@
-"""What was given back to a queue that shows messages to nobody who only looks: remembered until it shows them."""
+"""What was given back to a queue that shows messages only to a receiver: remembered until it shows them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_a_message_given_back_with_a_delay_is_delayed_until_that_is_over(s
     await give_back(stage, queue, "m1", delay_ms=30_000)
     for subject in ("m1", "bm1", "g"):
         found = await explain(stage, subject)
-        assert (found.state, found.waits_for) == ("DELAYED", "its delay to be over"), subject
+        assert (found.state, found.waits_for) == ("DELAYED", "its delay to end"), subject
         assert found.until_ms == stage.now_ms + 30_000
         assert any(f"to show m1 again {at(stage.now_ms + 30_000)}." in sentence for sentence in found.details)
     assert (await explain(stage, "m1", pool="OTHER")).state == "UNKNOWN"

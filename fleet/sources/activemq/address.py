@@ -44,7 +44,7 @@ def parse_address(uri: str) -> Address:
     if any(char in queue for char in ",*>?") or not queue.isprintable():
         raise InvalidConfig("the name of an ActiveMQ queue holds a character that has a meaning to the broker")
     if parts.fragment:
-        raise InvalidConfig("the address of an ActiveMQ queue has no fragment")
+        raise InvalidConfig("the address of an ActiveMQ queue takes no fragment")
     return Address(
         host=parts.hostname,
         port=port or DEFAULT_PORT,

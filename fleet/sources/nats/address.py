@@ -55,7 +55,7 @@ def parse_address(uri: str) -> NatsAddress:
     options = _options(parts.query)
     subject = options.get("subject", "")
     if subject and not is_subject(subject):
-        _refuse("its subject is none")
+        _refuse("its subject is not valid")
     user, password = unquote(parts.username or ""), parts.password
     return NatsAddress(
         host=host,
@@ -89,10 +89,10 @@ def is_token(text: str) -> bool:
 def _names(path: str) -> tuple[str, str]:
     names = [unquote(name) for name in path.strip("/").split("/")]
     if len(names) != 2:
-        _refuse("it is nats://host/STREAM/CONSUMER")
+        _refuse("it must be nats://host/STREAM/CONSUMER")
     for what, name in zip(("stream", "consumer"), names, strict=True):
         if not _NAME.fullmatch(name):
-            _refuse(f"a {what} has a name without blanks, dots, '*', '>', '/' and '\\'")
+            _refuse(f"a {what} needs a name without blanks, dots, '*', '>', '/' and '\\'")
     return names[0], names[1]
 
 
@@ -100,9 +100,9 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            _refuse(f"it has an unknown option; known are {', '.join(_OPTIONS)}")
+            _refuse(f"it has an unknown option; the known ones are {', '.join(_OPTIONS)}")
         if name in options:
-            _refuse(f"it says {name} twice")
+            _refuse(f"it gives {name} twice")
         options[name] = value
     return options
 

@@ -47,7 +47,7 @@ async def stream_of(line: NatsLine) -> dict[str, Any]:
     try:
         return await line.api(f"STREAM.INFO.{name}")
     except ApiError as error:
-        why = "there is none: create it, Fleet does not" if error.code == _NOT_FOUND else str(error)
+        why = "it does not exist: create it, Fleet does not" if error.code == _NOT_FOUND else str(error)
         raise line.away(f"stream {name}: {why}") from error
 
 

@@ -78,7 +78,7 @@ class NatsPublisher:
         for number, part in enumerate(subject.split("."), 1):
             if part == ">" or (part == "*" and number != self._address.group_token):
                 raise InvalidConfig(
-                    f"stream {self._address.stream}: '{subject}' is no subject to publish to: add ?subject= to its URI"
+                    f"stream {self._address.stream}: cannot publish to subject '{subject}': add ?subject= to its URI"
                 )
         return str(subject)
 

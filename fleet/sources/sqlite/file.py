@@ -262,13 +262,15 @@ def check_place(path: Path) -> None:
     with translated(path):
         if path.exists():
             if not path.is_file():
-                raise SourceError(f"queue file {path}: is no file")
+                raise SourceError(f"queue file {path}: not a file")
             if not os.access(path, os.R_OK | os.W_OK):
-                raise SourceUnavailable(f"queue file {path}: may not be read and written")
+                raise SourceUnavailable(f"queue file {path}: cannot be read and written")
             return
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            raise SourceUnavailable(f"queue file {path}: cannot be made, as {folder} is no folder to write to")
+            raise SourceUnavailable(
+                f"queue file {path}: cannot be created: {folder} is not a folder that can be written to"
+            )
 
 
 @contextlib.contextmanager
@@ -281,7 +283,7 @@ def translated(path: Path) -> Iterator[None]:
         if code == sqlite3.SQLITE_FULL:
             raise SourceFull(f"queue file {path} cannot grow: {error}") from error
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise SourceError(f"queue file {path} is damaged, or no queue file: {error}") from error
+            raise SourceError(f"queue file {path} is damaged, or not a queue file: {error}") from error
         if isinstance(error, sqlite3.OperationalError):
             raise SourceUnavailable(f"queue file {path}: {error}") from error
         raise SourceError(f"queue file {path}: {error}") from error

@@ -47,9 +47,9 @@ def parse_address(uri: str) -> SqsAddress:
     scheme = parts.scheme.lower()
     # What is refused is not repeated: it may hold a password.
     if "@" in parts.netloc:
-        raise InvalidConfig("an SQS URI has no user or password: credentials come by boto3's own chain")
+        raise InvalidConfig("an SQS URI takes no user or password: credentials come from boto3's own chain")
     if parts.query or parts.fragment:
-        raise InvalidConfig(f"an SQS URI has no options ({_FORMS})")
+        raise InvalidConfig(f"an SQS URI takes no options ({_FORMS})")
     path = [part for part in parts.path.split("/") if part]
     if not path or not _NAME.fullmatch(path[-1]):
         raise InvalidConfig(f"an SQS URI ends with the queue's name ({_FORMS})")
@@ -67,7 +67,7 @@ def _named(parts: SplitResult, path: list[str]) -> SqsAddress:
 
 def _located(parts: SplitResult, path: list[str], scheme: str) -> SqsAddress:
     if not parts.hostname:
-        raise InvalidConfig(f"an SQS URL has a host ({_FORMS})")
+        raise InvalidConfig(f"an SQS URL needs a host ({_FORMS})")
     found = next((match for host in _HOSTS if (match := host.search(parts.hostname))), None)
     url = f"{scheme}://{parts.netloc}/{'/'.join(path)}"
     return SqsAddress(name=path[-1], region=found["region"] if found else "", url=url)

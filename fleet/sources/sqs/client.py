@@ -113,7 +113,7 @@ class SqsQueue:
     def _attributes(self, *names: str) -> dict[str, str]:
         told: dict[str, str] = self._call("get_queue_attributes", AttributeNames=list(names)).get("Attributes") or {}
         if not told:
-            raise SourceUnavailable(f"SQS queue {self._address.name}: no answer of SQS")
+            raise SourceUnavailable(f"SQS queue {self._address.name}: no answer from SQS")
         return told
 
     def _url_of_name(self) -> str:
@@ -152,7 +152,7 @@ class SqsQueue:
                 by_sqs = not told.get("SenderFault", True) or is_busy(code)
                 faults.append(_Fault(code, str(told.get("Message") or "")[:300], by_sqs))
             else:
-                faults.append(None if entry["Id"] in done else _Fault("InternalError", "no word of it", True))
+                faults.append(None if entry["Id"] in done else _Fault("InternalError", "no result for it", True))
         return faults
 
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:

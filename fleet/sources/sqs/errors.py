@@ -71,7 +71,7 @@ def translated(error: Exception, queue: str) -> SourceError:
     if isinstance(error, boto.BotoCoreError):
         return NotAllowed(f"SQS queue {queue}: {error}")
     # Something else answers there, a proxy perhaps, and boto3 stumbles over what it says.
-    return SourceUnavailable(f"SQS queue {queue}: no answer of SQS ({type(error).__name__}: {error})"[:500])
+    return SourceUnavailable(f"SQS queue {queue}: no answer from SQS ({type(error).__name__}: {error})"[:500])
 
 
 def _answer(error: boto.ClientError, queue: str) -> SourceError:

@@ -140,7 +140,7 @@ def refusal(message: Outgoing, facts: QueueFacts) -> str | None:
     except UnicodeDecodeError:
         return "SQS takes text only, and the body is not UTF-8"
     if not text:
-        return "SQS takes no empty body"
+        return "SQS does not take an empty body"
     if _NO_TEXT.search(text):
         return "the body holds a character that SQS does not take"
     if _size(message) > facts.most_bytes:
@@ -149,11 +149,11 @@ def refusal(message: Outgoing, facts: QueueFacts) -> str | None:
         return "delay is negative"
     if facts.is_fifo:
         if message.delay_ms:
-            return "a FIFO queue of SQS delays no single message"
+            return "a FIFO queue of SQS cannot delay a single message"
         if message.group and not _NAME.fullmatch(message.group):
             return "a FIFO group of SQS is 1 to 128 letters, digits and punctuation of ASCII, no spaces"
         if message.group and message.group.startswith(OWN_GROUP):
-            return f"a group named {OWN_GROUP}… stands for none"
+            return f"a group named {OWN_GROUP}… stands for no group"
         return None
     if message.group and _NO_TEXT.search(message.group):
         return "the group holds a character that SQS does not take"

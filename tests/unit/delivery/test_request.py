@@ -162,7 +162,7 @@ def test_an_error_that_nobody_foresaw_is_an_outcome_and_never_an_ack(error: Exce
 def test_what_is_no_url_can_never_be_called() -> None:
     scene = Scene(PROBE)
     scene.client.error = BadUrl("too long")
-    assert scene.post(scene.ticket()) == Uncallable("no URL that could be called: too long")
+    assert scene.post(scene.ticket()) == Uncallable("not a URL that can be called: too long")
     assert scene.breakers.notes == ["permit back"]
 
 

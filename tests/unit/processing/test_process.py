@@ -237,7 +237,7 @@ async def test_what_may_not_be_sent_is_an_attempt_that_failed(
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (BadUrl("too long"), Uncallable("no URL that could be called: too long")),
+        (BadUrl("too long"), Uncallable("not a URL that can be called: too long")),
         (RuntimeError("closed"), Failed("the request cannot be made (RuntimeError: closed)", unexpected=True)),
     ],
 )

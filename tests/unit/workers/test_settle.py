@@ -166,7 +166,7 @@ def test_siblings_come_back_no_sooner_than_their_head_where_the_source_does_not_
 def test_what_is_put_aside_says_why_and_which_message_it_is() -> None:
     link = Link("POOL")
     lease = lease_on(link)
-    settle(lease, Uncallable("no URL that could be called"))
+    settle(lease, Uncallable("not a URL that can be called"))
     letter = msgspec.json.decode(verdicts(link, lease)[0].removeprefix("p"))
-    told = {"messageId": "mg0", "poolCode": "POOL", "reason": "no URL that could be called"}
+    told = {"messageId": "mg0", "poolCode": "POOL", "reason": "not a URL that can be called"}
     assert told.items() <= letter.items()

@@ -106,8 +106,8 @@ async def test_an_embedded_queue_is_looked_at_without_making_anything(tmp_path: 
     (tmp_path / "file").write_bytes(b"")
     assert await problem_of(embedded(f"{tmp_path}/file")) == ""
     assert (tmp_path / "file").read_bytes() == b""
-    assert "is no folder to write to" in await problem_of(embedded(f"{tmp_path}/file/q.db"))
-    assert "is no file" in await problem_of(embedded(str(tmp_path)))
+    assert "is not a folder that can be written to" in await problem_of(embedded(f"{tmp_path}/file/q.db"))
+    assert "not a file" in await problem_of(embedded(str(tmp_path)))
 
 
 async def test_what_no_adapter_takes_is_named_without_its_password() -> None:

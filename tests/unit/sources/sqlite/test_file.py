@@ -31,7 +31,7 @@ async def test_many_can_open_a_new_file_at_once(tmp_path: Path) -> None:
 async def test_a_damaged_file_is_one_clear_error_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "queue.db"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match="damaged, or no queue file"):
+    with pytest.raises(SourceError, match="damaged, or not a queue file"):
         async with QueueFile(path).source():
             pass
     assert path.read_bytes() == content

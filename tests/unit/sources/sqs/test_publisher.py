@@ -95,7 +95,7 @@ async def test_a_fifo_queue_is_told_group_and_dedup_id(fifo: ScriptedSqs) -> Non
         (Outgoing("i", b"x" * 1025), QueueFacts(is_fifo=True, most_bytes=1024), "1024"),
         (Outgoing("i", b"x", delay_ms=-1), STANDARD, "negative"),
         (Outgoing("i", b"x", delay_ms=900_001), STANDARD, "900 s"),
-        (Outgoing("i", b"x", delay_ms=1), FIFO, "delays no single message"),
+        (Outgoing("i", b"x", delay_ms=1), FIFO, "cannot delay a single message"),
         (Outgoing("i", b"x", group="a b"), FIFO, "FIFO group"),
         (Outgoing("i", b"x", group="ö"), FIFO, "FIFO group"),
         (Outgoing("i", b"x", group="g" * 129), FIFO, "FIFO group"),
