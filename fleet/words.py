@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def number(count: int, one: str, many: str = "") -> str:
@@ -38,3 +40,9 @@ def moment(ms: int) -> str:
 
 def at(ms: int) -> str:
     return f"at {moment(ms)}"
+
+
+def read_moment(text: str) -> int:
+    """Milliseconds, of an ISO 8601 time or date; UTC where it names no zone. Raises ValueError."""
+    read = datetime.fromisoformat(text)
+    return ((read if read.tzinfo else read.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)

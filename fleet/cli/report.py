@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ import click
 from fleet.cli.base import Command, example, json_option, settings_without_redis
 from fleet.cli.table import show_json
 from fleet.errors import InvalidConfig
+from fleet.words import read_moment
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -30,9 +30,8 @@ class Since(click.ParamType[int]):
         if ago := _AGO.fullmatch(said):
             return max(0, int((time.time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000))
         try:
-            moment = datetime.fromisoformat(said)
-            return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
-        except (ValueError, OverflowError):
+            return max(0, read_moment(said))
+        except ValueError:
             self.fail(f"{said!r} is neither a time (2026-01-31, 2026-01-31T12:00) nor an age (24h, 7d)", param, context)
 
 

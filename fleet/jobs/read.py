@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,6 +23,7 @@ from fleet.jobs.records import (
     Subscription,
 )
 from fleet.message import DEFAULT_POOL, MAX_NAME_CHARACTERS, DispatchMode
+from fleet.words import read_moment
 
 T = TypeVar("T")
 
@@ -39,7 +39,6 @@ MAX_EVENT_GROUP_CHARACTERS = MAX_NAME_CHARACTERS - MAX_SUBSCRIPTION_CHARACTERS -
 """The group of an event's job is `subscription:group`, and has to fit a message."""
 _MAX_SEQUENCE = 2**31 - 1
 _MAX_MS = 253_402_300_799_999  # the last of the year 9999
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEGMENT = re.compile(r"[^\s:*]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$")
 
@@ -202,14 +201,11 @@ def _moment(field: str, value: str | int | None) -> int | None:
     """Milliseconds, from ISO 8601 (UTC where it names no zone) or as they are. The past is allowed: due at once."""
     if value is None:
         return None
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise InvalidJob(f"{field}: {_shown(value)} is not a time like 2030-01-31T12:00:00Z") from None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        value = (moment - _EPOCH) // timedelta(milliseconds=1)
-    return _number(field, value, -_MAX_MS, _MAX_MS)
+    try:
+        ms = read_moment(value) if isinstance(value, str) else value
+    except ValueError:
+        raise InvalidJob(f"{field}: {_shown(str(value))} is not a time like 2030-01-31T12:00:00Z") from None
+    return _number(field, ms, -_MAX_MS, _MAX_MS)
 
 
 def _payload(raw: msgspec.Raw) -> str:

@@ -117,7 +117,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another claim holds it until then."""
+    """Somebody else has taken it until then."""
 
     until_ms: int
 

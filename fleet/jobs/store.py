@@ -58,7 +58,7 @@ from fleet.outcome import Delivered, Outcome
 from fleet.sources import ulid
 
 MARGIN_MS = 15_000
-"""Added to a job's timeout in a claim: for what a server does besides the delivery, and for a clock that is off."""
+"""Added to a job's timeout in a take: for what a server does besides the delivery, and for a clock that is wrong."""
 
 _NEW_JOB = tuple(item.name for item in dataclasses.fields(NewJob))
 
@@ -87,7 +87,7 @@ _AGAIN = {
     "status": "PENDING", "attempt": dispatch_jobs.c.attempt + 1, "claimed_until_ms": None, "queued_ms": None,
     "queued_epoch": None,
 }  # fmt: skip
-_PUT_BACK = update(dispatch_jobs).where(_WANTED, _FREE).values(scheduled_ms=_DUE, **_AGAIN)
+_RETURN = update(dispatch_jobs).where(_WANTED, _FREE).values(scheduled_ms=_DUE, **_AGAIN)
 _PLACE = tuple_(dispatch_jobs.c.sequence, dispatch_jobs.c.created_ms, dispatch_jobs.c.id)
 _MAY_BE_OUT = and_(dispatch_jobs.c.status.in_(("PENDING", "QUEUED")), dispatch_jobs.c.last_error.is_(None))
 _NEXT_ONES = (
@@ -102,13 +102,13 @@ _NEXT_ONES = (
     .limit(bindparam("most", type_=Integer))
 )
 _NOT_BEFORE_DUE = case((dispatch_jobs.c.scheduled_ms > _DUE, dispatch_jobs.c.scheduled_ms), else_=_DUE)
-_PUT_BACK_BEHIND = (
-    # Said again: a job that is claimed or cancelled meanwhile is waited for, and then judged by this alone.
+_RETURN_BEHIND = (
+    # Said again: a job that is taken or cancelled meanwhile is waited for, and then judged by this alone.
     update(dispatch_jobs)
     .where(dispatch_jobs.c.id.in_(_NEXT_ONES), _MAY_BE_OUT)
     .values(scheduled_ms=_NOT_BEFORE_DUE, **_AGAIN)
 )
-_CLAIM = (
+_TAKE = (
     update(dispatch_jobs)
     .where(_WANTED, _FREE)
     .values(
@@ -118,7 +118,7 @@ _CLAIM = (
     )
     .returning(*dispatch_jobs.c)
 )
-# Whether a claim is still ours. A claim is known by its end, since each later one ends later.
+# Whether the job is still ours. A take is known by its end, since each later one ends later.
 _OURS = and_(
     _WANTED,
     dispatch_jobs.c.status == "IN_PROGRESS",
@@ -262,17 +262,17 @@ class JobStore:
         """PENDING or QUEUED, or IN_PROGRESS past its time → IN_PROGRESS. Of two who ask one is told `Taken`."""
         given = {"job": job_id, "turn": attempt, "now": self._clock.wall_ms(), "margin": margin_ms}
         with writing(self.engine) as connection:
-            row = connection.execute(_CLAIM, given).mappings().first()
+            row = connection.execute(_TAKE, given).mappings().first()
             found = _job(connection, job_id) if row is None else _as_job(row)
         if row is not None and found is not None:
             return Taken(found) if found.status == "IN_PROGRESS" else Expired()
         return why_not(found, attempt)
 
     def return_(self, job: Job, *, due_ms: int, window: int) -> Over | Busy | None:
-        """PENDING again as the next attempt, with none recorded: no request was made. Not None: it cannot be claimed.
+        """PENDING again as the next attempt, with none recorded: no request was made. Not None: it cannot be taken.
 
         Jobs of its group that may be out behind it go back too: first attempts stay in order, and messages of theirs
-        that are on their way deliver nothing. At most `window` are out; it does no harm to put back one that is not.
+        that are on their way deliver nothing. At most `window` are out; it does no harm to return one that is not.
         """
         given = {"job": job.id, "turn": job.attempt, "now": self._clock.wall_ms(), "due": due_ms}
         behind = {
@@ -280,16 +280,16 @@ class JobStore:
             "due": due_ms, "most": window,
         }  # fmt: skip
         with writing(self.engine) as connection:
-            if connection.execute(_PUT_BACK, given).rowcount == 0:
+            if connection.execute(_RETURN, given).rowcount == 0:
                 return why_not(_job(connection, job.id), job.attempt)
             if job.msg_group and job.mode == "NEXT_ON_ERROR" and job.last_error is None:
-                connection.execute(_PUT_BACK_BEHIND, behind)
+                connection.execute(_RETURN_BEHIND, behind)
         return None
 
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
     ) -> Verdict | None:
-        """Record the attempt of a claimed job, and what follows from it. None: the claim is no longer ours.
+        """Record the attempt of a job that was taken, and what follows from it. None: it is no longer ours.
 
         The attempt is recorded all the same: it was made.
         """

@@ -21,6 +21,7 @@ from typing import IO, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from fleet.errors import StateUnavailable
+from fleet.waiting import Backoff
 
 MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its closing NUL
 _ADDRESS_FILE = "redis.url"
@@ -138,15 +139,14 @@ class EmbeddedRedis:
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes], socket_path: Path, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        pause_s = 0.001
+        pauses = Backoff(from_s=0.001, most_s=0.05)
         while not _begins_to_answer(socket_path):
             if process.poll() is not None:
                 raise StateUnavailable(f"the embedded Redis ended with {process.returncode}: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise StateUnavailable(f"the embedded Redis did not answer in {timeout_s:g} s: {self._last_words()}")
             # Redis does not tell us when it listens, so ask, at growing intervals.
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.05)
+            time.sleep(pauses.spend())
 
     def _last_words(self) -> str:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""What processes counted, as metrics (names and labels: CONTRACT section 6): one process's, or the fleet's sums."""
+"""What processes counted, as metrics: one process's, or the fleet's sums."""
 
 from __future__ import annotations
 

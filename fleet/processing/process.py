@@ -186,7 +186,7 @@ class Processor:
             outcome, status = await self._post(job, signer, ticket, deadline_ms)
         except _Lapsed:
             self.counts["refused.lapsed"] += 1
-            return Answer(False, "the claim has lapsed", 1)
+            return Answer(False, "the time it was taken for is over", 1)
         while True:
             try:
                 verdict = await self._run(
@@ -201,7 +201,7 @@ class Processor:
                 await asyncio.sleep(_SETTLE_AGAIN_S)
         if verdict is None:
             self.counts["refused.lapsed"] += 1
-            return Answer(True, "somebody else has claimed it meanwhile")
+            return Answer(True, "somebody else has taken it meanwhile")
         self.counts[f"attempt.{verdict.outcome}"] += 1
         if verdict.error is not None:
             log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)

@@ -1,4 +1,4 @@
-"""The fleet's metrics, made from Redis and from what its processes counted (names and labels: CONTRACT section 6)."""
+"""The fleet's metrics, made from Redis and from what its processes counted."""
 
 from __future__ import annotations
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from fleet.words import number
 from spark.report import words
 from spark.report.findings import Findings, Row
 from spark.report.plots import PLOTS, slowest
 from spark.report.style import STYLE
-from spark.report.words import count, duration, endpoint_name, group_name, plural, share
+from spark.report.words import count, duration, endpoint_name, group_name, share
 
 _ROWS = 10
 _INVERSIONS = 20
@@ -95,7 +96,7 @@ def _figures(findings: Findings) -> str:
 
 def _order(findings: Findings) -> str:
     seen = "; ".join(
-        f"{plural(row['judged'], 'message')} in {plural(row['groups'], 'group')}, by {row['witness']}"
+        f"{number(row['judged'], 'message')} in {number(row['groups'], 'group')}, by {row['witness']}"
         for row in sorted(findings.judged, key=lambda row: str(row["witness"]))
     )
     if findings.inverted:
@@ -136,7 +137,7 @@ def _endpoints(findings: Findings, picture: str) -> str:
         parts.append(_table(["endpoint", "failed", "of its attempts", "most frequent error"], failing, text=(3,)))
     else:
         parts.append('<p class="muted">No attempt failed.</p>')
-    known = plural(len(findings.endpoints), "endpoint")
+    known = number(len(findings.endpoints), "endpoint")
     return _section("Endpoints", f"{known}, addresses without their queries.", "".join(parts))
 
 

@@ -14,8 +14,9 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from fleet.words import number
 from spark.report.findings import Findings, Row
-from spark.report.words import OUTCOMES, count, duration, endpoint_name, plural
+from spark.report.words import OUTCOMES, count, duration, endpoint_name
 
 _DPI = 200
 _ENDPOINTS = 10
@@ -208,7 +209,7 @@ def tries_shown(findings: Findings) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for row in sorted(findings.tries, key=lambda one: one["tries"]):
         if row["tries"] <= 5:
-            rows.append({"label": plural(row["tries"], "attempt"), **row})
+            rows.append({"label": number(row["tries"], "attempt"), **row})
         elif rows and rows[-1]["tries"] > 5:
             for column in ("messages", "delivered"):
                 rows[-1][column] += row[column]

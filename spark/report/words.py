@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
+from fleet.words import number
 from spark.report.findings import Findings
 
 OUTCOMES = {
@@ -21,12 +22,8 @@ OUTCOMES = {
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
-def count(number: int) -> str:
-    return f"{number:,}"
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def count(of: int) -> str:
+    return f"{of:,}"
 
 
 def duration(ms: float | None) -> str:
@@ -82,7 +79,7 @@ def headline(findings: Findings) -> str:
     if not findings.messages:
         return "Nothing was delivered yet." if not findings.since_ms else "Nothing was delivered in this time."
     whole, done = findings.messages, findings.delivered
-    said = f"{count(done)} of {plural(whole, 'message')} delivered"
+    said = f"{count(done)} of {number(whole, 'message')} delivered"
     if findings.inverted:
         return f"{said}, {count(findings.inverted)} out of order."
     if findings.judged_messages:
@@ -93,11 +90,11 @@ def headline(findings: Findings) -> str:
 def subline(findings: Findings) -> str:
     summary = findings.summary
     if not findings.messages:
-        waiting = f" {plural(findings.waiting, 'job')} in the store not finished yet." if findings.waiting else ""
+        waiting = f" {number(findings.waiting, 'job')} in the store not finished yet." if findings.waiting else ""
         return f"There is no attempt in {findings.sources}.{waiting}"
     failed = count(summary["failed"]) if summary["failed"] else "none"
     parts = [
-        f"{plural(summary['attempts'], 'attempt')}, {failed} of them failed.",
+        f"{number(summary['attempts'], 'attempt')}, {failed} of them failed.",
         f"Half of them took {duration(summary['p50_ms'])} or less, 99 of 100 {duration(summary['p99_ms'])} or less.",
     ]
     if summary["wait_p50_ms"] is not None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, insert
 
 from fleet.jobs.database import writing
+from fleet.jobs.records import MODES
 from fleet.jobs.schema import dispatch_jobs
 from spark.why import Candidate
 
@@ -17,7 +18,6 @@ NOW_MS = 1_000_000
 POOLS = ("P", "P", "Q", "R")
 pools_with_little_room = st.sampled_from([{}, {"P": 0}, {"P": 1}, {"Q": 0}, {"P": 2, "Q": 1}, {"P": 6, "R": 3}])
 GROUPS = (None, "", "g1", "g2", "Ω–g3")
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 # What is over holds nobody; it is left out, as the store leaves it out.
 STATUSES = ("PENDING", "PENDING", "PENDING", "QUEUED", "IN_PROGRESS", "ERROR")
 FAR_MS = 253_402_300_800_000  # the year 10000

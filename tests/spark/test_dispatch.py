@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from fleet.errors import Fenced, FleetError, JobStoreError
+from fleet.jobs.records import MODES
 from fleet.jobs.schema import claims, epochs
 from spark.aside import begun
 from spark.explain import explain
@@ -20,8 +21,6 @@ from spark.sources import ledger
 from spark.steps import dispatch
 from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
-
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 
 
 def test_what_is_due_is_published_once_in_order_and_marked(ground: Ground) -> None:

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from sqlalchemy import func, select
 
+from fleet.jobs.records import MODES
 from fleet.jobs.schema import claims, epochs
 from tests.spark.driver import Ground
 
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 JOBS, GROUPS = 6000, 500
 MOST_OUT = {"IMMEDIATE": JOBS, "NEXT_ON_ERROR": 10, "BLOCK_ON_ERROR": 1}
 """Of one group, before any outcome is known."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from fleet.jobs.records import MODES
 from fleet.jobs.schema import claims
 from fleet.sources.base import Receipt, Received, Surroundings
 from fleet.sources.open import open_source
@@ -22,7 +23,6 @@ from spark.sources.ledger import Ledger
 from tests.servers.brokers import BROKERS, UNORDERED
 from tests.servers.local import RedisServer
 from tests.spark.driver import Ground
-from tests.spark.test_dispatch import MODES
 
 GROUPS, EACH = 6, 10
 CLAIMED = 4 * EACH + 2

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertDataFrameEqual
 
+from fleet.jobs.records import MODES
 from fleet.operate.journal import Journal
 from spark import schemas
 from spark.sources.journals import journals
@@ -57,7 +58,7 @@ jobs_made = st.builds(
     MadeJob,
     id=st.sampled_from(IDS),
     group=st.sampled_from([None, "g", "g", "g", "h"]),
-    mode=st.sampled_from(["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"]),
+    mode=st.sampled_from(MODES),
     sequence=st.sampled_from([1, 99, 99]),
     created_ms=st.integers(0, 3),
     scheduled_ms=st.sampled_from([None, None, 3, 8, HOUR]),

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 
 from fleet.config.settings import DatabaseSettings, Settings
-from fleet.jobs.records import Job, NewJob
+from fleet.jobs.records import MODES, Job, NewJob
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
 from fleet.jobs.store import JobStore, open_store
 from spark.sources.ledger import Epoch
@@ -30,7 +30,6 @@ POOL = "P"
 TTL_MS = 2000
 STAYS_MS = 10_000
 """Of a driver that is not killed, and must not lose its lead because the machine is busy."""
-MODES = ("IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR")
 BLOCK, NEXT = "BLOCK_ON_ERROR", "NEXT_ON_ERROR"
 Launch = Callable[[Mapping[str, str]], AbstractContextManager[Process]]
 

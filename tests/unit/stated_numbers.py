@@ -273,7 +273,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"{prune.BATCH} rows a transaction",
         f"cannot be read for that: over {kib(reply.MAX_REPLY_BODY_BYTES)}",
         f"after {', '.join(map(str, (*decide.RETRY_DELAYS_S, decide.RETRY_DELAYS_S[-1])))} … s",
-        f"claimed for its timeout and {store.MARGIN_MS / 1000:g} s",
+        f"taken for its timeout and {store.MARGIN_MS / 1000:g} s",
         f"goes again in {processing._RETURN_S[0]} to {processing._RETURN_S[-1]} s",
         f"**At most {processing.AT_ONCE}** deliveries",
         f"a subscription's name has at most {read.MAX_SUBSCRIPTION_CHARACTERS} characters",

@@ -14,7 +14,7 @@ from fleet.delivery.reply import ErrorKind, Reply
 
 ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "responses.json").read_text())
 
-# The rows of the seed's table, in its words and order; then those that DESIGN adds to it.
+# The rows of the seed's table, in its words and order; then those that are ours.
 TABLE = [
     "200 ack=true",
     "200 ack=false, delay provided",
@@ -34,10 +34,10 @@ TABLE = [
     "HttpTimeoutException",
     "IOException (general)",
     "any other exception",
-    "DESIGN: JSON without ack",
-    "DESIGN: over 64 KiB",
-    "DESIGN: encoded",
-    "DESIGN: 2xx other than 200",
+    "ours: JSON without ack",
+    "ours: over 64 KiB",
+    "ours: encoded",
+    "ours: 2xx other than 200",
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fleet
-from fleet.words import at, number, span, utc
+from fleet.words import at, number, read_moment, span, utc
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,17 @@ def test_no_text_for_people_counts_a_noun_in_any_other_way() -> None:
         for match in counted.finditer(path.read_text())
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-02", 86_400_000),
+        ("1970-01-01T00:00:01", 1000),
+        ("1970-01-01T01:00:01.5+01:00", 1500),
+        ("1969-12-31T23:59:59Z", -1000),
+        ("9999-12-31T23:59:59-23:59", 253_402_387_139_000),
+    ],
+)
+def test_a_time_that_names_no_zone_is_utc(text: str, ms: int) -> None:
+    assert read_moment(text) == ms

@@ -251,7 +251,7 @@ async def test_a_claim_that_somebody_else_has_by_now_is_over(scene: Scene) -> No
     scene.verdict = None
     task = await scene.sent()
     scene.http.answer(Reply(200, b"", 0.1))
-    assert await task == Answer(True, "somebody else has claimed it meanwhile")
+    assert await task == Answer(True, "somebody else has taken it meanwhile")
     assert scene.processor.counts == {"refused.lapsed": 1}
 
 
@@ -260,7 +260,7 @@ async def test_what_a_process_slept_through_is_aborted_and_nothing_is_written(sc
     scene.clock.now_ms += TIMEOUT_S * 1000 + MARGIN_MS
     scene.http.before_io()
     assert scene.http.transfers[0].is_aborted, "before any of it is written"
-    assert await task == Answer(False, "the claim has lapsed", 1)
+    assert await task == Answer(False, "the time it was taken for is over", 1)
     assert scene.settled == []
 
 
@@ -279,7 +279,7 @@ async def test_a_claim_that_took_too_long_to_get_leaves_no_time_to_send(scene: S
         return Taken(JOB)
 
     vars(scene).update(take=slowly)
-    assert await scene.process() == Answer(False, "the claim has lapsed", 1)
+    assert await scene.process() == Answer(False, "the time it was taken for is over", 1)
     assert scene.http.sent == []
 
 
