@@ -11,7 +11,6 @@ from fleet.cli.base import Command, Group, ask, example, fetch_config, json_opti
 from fleet.cli.table import show_json
 from fleet.config import sources as config_sources
 from fleet.errors import InvalidConfig
-from fleet.local.doctor import Finding, examine
 from fleet.operate.verify import verify as verify_journals
 from fleet.sources.check import haste_of, refusal_of
 from fleet.words import number
@@ -44,6 +43,9 @@ def doctor(context: click.Context, as_json: bool) -> int:
 
     Ends with 1 if something fails.
     """
+    # Here, not above: it imports what it examines, and no other command needs all of that.
+    from fleet.local.doctor import Finding, examine
+
     settings = settings_without_redis(context)
 
     async def question() -> list[Finding]:

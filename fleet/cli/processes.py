@@ -1,4 +1,7 @@
-"""Commands that become a process of the fleet, or start several."""
+"""Commands that become a process of the fleet, or start several.
+
+Each imports what it runs only when it runs: other commands, and --help, should not wait for that.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,17 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fleet.cli.base import Command, become, example, fetch_config, settings_of, settings_without_redis
 from fleet.cli.server import PORT
-from fleet.local import demo as demonstration
-from fleet.local.endpoint import EndpointOptions, run_endpoint
-from fleet.local.supervise import Supervisor, on_signals
-from fleet.local.up import environment_for, programs
-from fleet.local.up import up as run_up
 from fleet.operate.send import SAMPLE_PORT
 from fleet.state.connect import connected
+
+if TYPE_CHECKING:
+    from fleet.local.supervise import Supervisor
 
 COUNT = click.IntRange(1, 256)
 metrics_port_option = click.option(
@@ -39,6 +41,8 @@ def up(context: click.Context, workers: int, coordinators: int, port: int | None
     feed too, if the configuration has the queue that the feed writes to. Without --redis it brings a Redis of its own,
     kept in FLEET_DATA_DIR (.fleet); without --config a queue `default` in a file beside it, and one for dispatch jobs.
     """
+    from fleet.local.up import up as run_up
+
     settings = settings_without_redis(context)
     if port is not None:
         settings = replace(settings, server=replace(settings.server, port=port))
@@ -84,6 +88,9 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int, metri
 
         become(settings, f"worker-{os.getpid()}")
         return run(settings, pools or ("*",), metrics_port)
+    from fleet.local.supervise import Supervisor
+    from fleet.local.up import environment_for, programs
+
     become(settings, f"workers-{os.getpid()}")
     arguments = [part for pool in pools for part in ("--pool", pool)]
     stage = programs("worker", processes, environment_for(settings, os.environ), *arguments, metrics_port=metrics_port)
@@ -91,6 +98,8 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int, metri
 
 
 async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
+    from fleet.local.supervise import on_signals
+
     # A worker that Redis refuses would be started again and again. Fail once instead, as with a single process.
     async with connected(redis_url):
         pass
@@ -125,6 +134,8 @@ def endpoint(
     host: str, port: int, latency_ms: float, fail: float, fence: bool, journal: Path | None, quiet: bool
 ) -> None:
     """Serve a sample endpoint for deliveries, until Ctrl-C."""
+    from fleet.local.endpoint import EndpointOptions, run_endpoint
+
     options = EndpointOptions(host=host, port=port, latency_ms=latency_ms, fail_rate=fail, fence=fence, journal=journal)
     run_endpoint(options, on_listening=lambda url: None if quiet else click.echo(f"Listening at {url}"))
 
@@ -143,6 +154,8 @@ def demo(context: click.Context, messages: int, groups: int, keep: bool, report:
     Starts it in a temporary folder, adds events, and shows for each group what arrived: by way of fan-out, dispatch,
     queue, workers and server. Ends with 0 only if every event arrived, in the order of its group.
     """
+    from fleet.local import demo as demonstration
+
     settings = settings_without_redis(context)
     become(settings, "demo")
     return demonstration.demo(

@@ -98,7 +98,7 @@ local function check(code, problems, facts, parked, twice_there)
       lists[lane] = true
       listed = listed + list.n
       for i = list.a, list.b do
-        if not (entries and entries.d[list.d[i]]) then wrong('lane ' .. lane .. ' lists what is no entry') end
+        if not (entries and entries.d[list.d[i]]) then wrong('lane ' .. lane .. ' lists what is not an entry') end
       end
       if at.tier == 'h' and not (high and high.d[lane]) then wrong('lane ' .. lane .. ' is not marked as high') end
     else

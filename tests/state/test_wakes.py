@@ -102,7 +102,7 @@ async def test_what_falls_due_is_told_to_who_looks_first_and_not_again(stage: St
         assert await heard.since(pool.keys.settings) == ["500"]
         stage.advance(501)
         await pool.exchange("other", ttl_ms=TTL_MS, want=1, place=1, quiet=True)
-        assert await heard.since(pool.keys.settings) == [str(TTL_MS)], "a look that is overdue is no promise"
+        assert await heard.since(pool.keys.settings) == [str(TTL_MS)], "a look that is overdue promises nothing"
 
 
 async def test_who_looks_first_says_when_and_stands_by_that(stage: Stage) -> None:

@@ -47,7 +47,7 @@ def test_the_numbers_are_the_seeds() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "opens"),
     [
-        ("xxxxxxxxx", False),  # nine are no window yet
+        ("xxxxxxxxx", False),  # nine do not fill the window yet
         ("xxxxxxxxxx", True),
         (".....xxxxx", True),
         ("x.x.x.x.x.", True),  # also where the tenth went well

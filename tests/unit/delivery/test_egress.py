@@ -122,7 +122,7 @@ def test_deny_wins_over_allow() -> None:
         ("11.0.0.1", False),
         ("::ffff:11.0.0.1", False),
         ("2001:db9::5", False),
-        ("2002:0a01:0203::1", False),  # a relay is no host of ours
+        ("2002:0a01:0203::1", False),  # a relay is not a host of ours
     ],
 )
 def test_where_networks_are_allowed_nothing_else_is_called_whatever_its_name(address: str, called: bool) -> None:
