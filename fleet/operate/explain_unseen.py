@@ -36,8 +36,8 @@ def _delayed(subject: str, queue: QueueConfig, found: list[Hidden], what: str) -
     first = min(found, key=lambda one: one.until_ms)
     was = "was" if len(found) == 1 else "were"
     details = [
-        f"{what} {was} taken for pool {first.pool} and given back to queue {queue.name}, after a failure or for want"
-        " of room.",
+        f"{what} {was} taken for pool {first.pool} and given back to queue {queue.name}, after a failure or because"
+        " there was no room.",
         f"The queue was told to show {first.message_id} again {at(first.until_ms)}.",
         "It shows messages only to a receiver: this is what the fleet remembers.",
     ]

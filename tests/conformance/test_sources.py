@@ -88,7 +88,7 @@ async def test_answers_stand_in_the_places_of_the_questions(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize("handle", ["", "x", "1.2.3", "a.b.c.d", "\u0663.1.1.1", "9" * 4000])
-async def test_a_handle_that_is_none_is_answered_with_false(bench: Bench, handle: str) -> None:
+async def test_an_unknown_handle_is_answered_with_false(bench: Bench, handle: str) -> None:
     source = await bench.source()
     await bench.send("a")
     (received,) = await source.poll(10, SOON_MS)

@@ -1,4 +1,4 @@
-"""JetStream when its line is cut, and when its server is killed, stands still or is none."""
+"""JetStream when its line is cut, and when its server is killed, stands still or does not exist."""
 
 from __future__ import annotations
 

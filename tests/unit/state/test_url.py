@@ -1,4 +1,4 @@
-"""What is said of a URL that is none, and that nothing of a password ever is."""
+"""What is said of a URL that cannot be used, and that nothing of a password ever is."""
 
 from __future__ import annotations
 
