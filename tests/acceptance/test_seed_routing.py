@@ -37,6 +37,16 @@ async def _apply(intake: Intake) -> None:
     await applying
 
 
+async def _deliver(intake: Intake, pool: Pool) -> None:
+    """The one message of the pool, well, up to its ack at the source."""
+    (claimed,) = await _claim(pool)
+    (entry,) = claimed.entries
+    item = outbox_item(entry, ACK)
+    await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.lane, claimed.epoch, [item])])
+    await intake.queue.report([(entry.broker_id, entry.token, ACK)])
+    await _apply(intake)
+
+
 async def test_a_redelivery_of_what_is_under_way_swaps_its_handle_and_is_acked_with_the_new_one(
     redis_server: RedisServer,
 ) -> None:
@@ -45,12 +55,7 @@ async def test_a_redelivery_of_what_is_under_way_swaps_its_handle_and_is_acked_w
         await intake.admission.admit([received("a", "first")])
         await intake.admission.admit([received("a", "second")])
         assert (intake.source.acked, intake.source.nacked) == ([], {})
-        (claimed,) = await _claim(pool)
-        (entry,) = claimed.entries
-        item = outbox_item(entry, ACK)
-        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.lane, claimed.epoch, [item])])
-        await intake.queue.report([("a", entry.token, ACK)])
-        await _apply(intake)
+        await _deliver(intake, pool)
         assert intake.source.acked == ["second"]
         assert await intake.queue.tracked_count() == 0
 
@@ -62,12 +67,7 @@ async def test_an_ack_under_expired_handles_is_done_when_the_message_shows_under
         pool = await intake.pool("P")
         intake.source.expired = {"first", "second"}
         await intake.admission.admit([received("a", "first")])
-        (claimed,) = await _claim(pool)
-        (entry,) = claimed.entries
-        item = outbox_item(entry, ACK)
-        await pool.exchange("w", ttl_ms=60_000, call=1, settlements=[Settlement(claimed.lane, claimed.epoch, [item])])
-        await intake.queue.report([("a", entry.token, ACK)])
-        await _apply(intake)
+        await _deliver(intake, pool)
         for handle, acked, remembered in (("second", [], 1), ("third", ["third"], 0)):
             await intake.admission.admit([received("a", handle)])
             assert (intake.source.acked, await intake.queue.tracked_count()) == (acked, remembered)

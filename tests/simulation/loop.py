@@ -44,7 +44,7 @@ class Event(asyncio.Event):
 
 
 class Handle:
-    """Like asyncio's, with no more than is needed here: there are millions. So callers fill it in, not an
+    """Like asyncio's, with no more than is needed here: there are millions. So `_handle` fills it in, not an
     `__init__`."""
 
     __slots__ = ("args", "callback", "context", "process", "when_s")
@@ -118,11 +118,7 @@ class Loop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle()
-        handle.callback = callback
-        handle.args = args
-        handle.context = context = context if context is not None else contextvars.copy_context()
-        handle.process = context.get(PROCESS)
+        handle = _handle(callback, args, context if context is not None else contextvars.copy_context())
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
@@ -134,25 +130,18 @@ class Loop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle()
-        handle.callback = callback
-        handle.args = args
-        handle.context = context = context if context is not None else contextvars.copy_context()
-        handle.process = context.get(PROCESS)
+        handle = _handle(callback, args, context if context is not None else contextvars.copy_context())
         handle.when_s = when
-        self._count += 1
-        heapq.heappush(self._due, (when, self._count, handle))
+        self._push(when, handle)
         return handle
 
     def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         """Like `call_later`, but of no process: it happens whatever becomes of the process that caused it."""
-        handle = Handle()
-        handle.callback = callback
-        handle.args = args
-        handle.context = self.outside
-        handle.process = None
+        self._push(self.now_s + delay_s, _handle(callback, args, self.outside))
+
+    def _push(self, when: float, handle: Handle) -> None:
         self._count += 1
-        heapq.heappush(self._due, (self.now_s + delay_s, self._count, handle))
+        heapq.heappush(self._due, (when, self._count, handle))
 
     def _run_once(self) -> None:
         """All turns until it is stopped, not just one: there are too many for a call each."""
@@ -279,6 +268,15 @@ class Loop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass
+
+
+def _handle(callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> Handle:
+    handle = Handle()
+    handle.callback = callback
+    handle.args = args
+    handle.context = context
+    handle.process = context.get(PROCESS)
+    return handle
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

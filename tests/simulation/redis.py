@@ -100,8 +100,8 @@ class _NoPool:
         self.connection_kwargs: dict[str, Any] = {"host": "simulated", "port": 6379}
 
 
-class SimulatedClient(Commands):
-    """What `connect` returns to a process."""
+class _End:
+    """A process's end of what it has with Redis."""
 
     def __init__(self, network: Network, host: RedisHost, loop: Loop) -> None:
         self._network = network
@@ -109,6 +109,10 @@ class SimulatedClient(Commands):
         self._loop = loop
         self._process = loop.process
         self.connection_pool = _NoPool()
+
+
+class SimulatedClient(_End, Commands):
+    """What `connect` returns to a process."""
 
     def _do(self, reader: Reader, *command: Any) -> Any:
         host = self._host
@@ -150,15 +154,11 @@ def know_scripts(names: dict[str, str]) -> None:
     _SCRIPT_NAMES.update(names)
 
 
-class Subscription:
+class Subscription(_End):
     """One SUBSCRIBE connection."""
 
     def __init__(self, network: Network, host: RedisHost, loop: Loop) -> None:
-        self._network = network
-        self._host = host
-        self._loop = loop
-        self._process = loop.process
-        self.connection_pool = _NoPool()
+        super().__init__(network, host, loop)
         self.owner = self._process.name if self._process is not None else ""
         self.channels: tuple[str, ...] = ()
         self._came: deque[dict[str, Any]] = deque()

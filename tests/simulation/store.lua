@@ -58,6 +58,32 @@ local function shrunk(key, e)
   if e.n <= 0 then S.db[key] = nil end
 end
 
+-- The number of those that were there and are gone. What is sorted has to be sorted anew.
+local function remove(key, e, names)
+  local gone = 0
+  for i = 1, #names do
+    if e.d[names[i]] ~= nil then
+      e.d[names[i]] = nil
+      gone = gone + 1
+    end
+  end
+  if gone > 0 then
+    e.n, e.s = e.n - gone, nil
+    shrunk(key, e)
+  end
+  return gone
+end
+
+-- The command that removes what it names from a hash, a set or a sorted set.
+local function removing(kind)
+  return function(key, ...)
+    local e, names = open(key, kind), { ... }
+    if not e then return 0 end
+    for i = 1, #names do names[i] = text(names[i]) end
+    return remove(key, e, names)
+  end
+end
+
 local function size(kind)
   return function(key)
     local e = open(key, kind)
@@ -69,6 +95,12 @@ local function keys_of(e)
   local out = {}
   for k in pairs(e.d) do out[#out + 1] = k end
   sort(out) -- Redis promises no order: any order will do if it is the same each time
+  return out
+end
+
+local function turned(list)
+  local out = {}
+  for i = #list, 1, -1 do out[#out + 1] = list[i] end
   return out
 end
 
@@ -183,22 +215,7 @@ function C.HSET(key, ...)
   return added
 end
 
-function C.HDEL(key, ...)
-  local e, gone = open(key, 'h'), 0
-  if not e then return 0 end
-  for i = 1, select('#', ...) do
-    local field = text((select(i, ...)))
-    if e.d[field] ~= nil then
-      e.d[field] = nil
-      gone = gone + 1
-    end
-  end
-  if gone > 0 then
-    e.n = e.n - gone
-    shrunk(key, e)
-  end
-  return gone
-end
+C.HDEL = removing('h')
 
 function C.HEXISTS(key, field)
   local e = open(key, 'h')
@@ -331,11 +348,7 @@ function C.LREM(key, count, value)
   for i = first, last, step do
     if e.d[i] == value and gone < most then gone = gone + 1 else kept[#kept + 1] = e.d[i] end
   end
-  if step < 0 then
-    local turned = {}
-    for i = #kept, 1, -1 do turned[#turned + 1] = kept[i] end
-    kept = turned
-  end
+  if step < 0 then kept = turned(kept) end
   if gone > 0 then refill(key, e, kept) end
   return gone
 end
@@ -357,22 +370,7 @@ function C.SADD(key, ...)
   return added
 end
 
-function C.SREM(key, ...)
-  local e, gone = open(key, 's'), 0
-  if not e then return 0 end
-  for i = 1, select('#', ...) do
-    local member = text((select(i, ...)))
-    if e.d[member] then
-      e.d[member] = nil
-      gone = gone + 1
-    end
-  end
-  if gone > 0 then
-    e.n = e.n - gone
-    shrunk(key, e)
-  end
-  return gone
-end
+C.SREM = removing('s')
 
 function C.SISMEMBER(key, member)
   local e = open(key, 's')
@@ -422,27 +420,7 @@ function C.ZADD(key, ...)
   return added
 end
 
-local function zremove(key, e, members)
-  local gone = 0
-  for i = 1, #members do
-    if e.d[members[i]] ~= nil then
-      e.d[members[i]] = nil
-      gone = gone + 1
-    end
-  end
-  if gone > 0 then
-    e.n, e.s = e.n - gone, nil
-    shrunk(key, e)
-  end
-  return gone
-end
-
-function C.ZREM(key, ...)
-  local e, members = open(key, 'z'), { ... }
-  if not e then return 0 end
-  for i = 1, #members do members[i] = text(members[i]) end
-  return zremove(key, e, members)
-end
+C.ZREM = removing('z')
 
 function C.ZSCORE(key, member)
   local e = open(key, 'z')
@@ -502,12 +480,6 @@ local function listed(e, members, first, count, with_scores)
   return out
 end
 
-local function turned(list)
-  local out = {}
-  for i = #list, 1, -1 do out[#out + 1] = list[i] end
-  return out
-end
-
 function C.ZRANGE(key, from, to, ...)
   local e = open(key, 'z')
   local by_score, reverse, with_scores, first, count = false, false, false, 0, -1
@@ -541,14 +513,14 @@ end
 
 function C.ZREMRANGEBYSCORE(key, least, most)
   local e = open(key, 'z')
-  return e and zremove(key, e, between(e, least, most)) or 0
+  return e and remove(key, e, between(e, least, most)) or 0
 end
 
 function C.ZREMRANGEBYRANK(key, from, to)
   local e = open(key, 'z')
   if not e then return 0 end
   from, to = span(e.n, from, to)
-  return zremove(key, e, listed(e, sorted(e), from, math.max(0, to - from + 1), false))
+  return remove(key, e, listed(e, sorted(e), from, math.max(0, to - from + 1), false))
 end
 
 function C.ZSCAN(key) return { '0', C.ZRANGE(key, 0, -1, 'WITHSCORES') } end
@@ -557,7 +529,7 @@ function C.ZPOPMIN(key, count)
   local e = open(key, 'z')
   if not e then return {} end
   local out = listed(e, sorted(e), 0, tonumber(count or 1), true)
-  for i = 1, #out, 2 do zremove(key, e, { out[i] }) end
+  for i = 1, #out, 2 do remove(key, e, { out[i] }) end
   return out
 end
 

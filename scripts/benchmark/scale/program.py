@@ -153,6 +153,16 @@ async def sparse(url: str, *, workers: int, messages: int, target: str, token: s
     }
 
 
+async def _deliver_one_each(found: Crowd, client: Client, pools: int, target: str, token: str) -> None:
+    """A message through every pool, until all are delivered and the fleet is at rest again."""
+    for number, code in enumerate(codes(pools)):
+        await put(client, code, number, target, token)
+    while found.delivered() < pools:
+        await asyncio.sleep(0.02)
+        found.check()
+    await _calm(found)
+
+
 async def process(url: str, *, pools: int, target: str, token: str) -> dict[str, Any]:
     """One worker that serves every pool: for how long its loop is kept busy in one go, and what its heartbeat takes."""
     figures: dict[str, float] = {}
@@ -164,12 +174,7 @@ async def process(url: str, *, pools: int, target: str, token: str) -> dict[str,
             await _calm(found)
             figures["start_stall_ms"] = starting.longest_ms
             one = found.members[0]
-            for number, code in enumerate(codes(pools)):
-                await put(client, code, number, target, token)
-            while found.delivered() < pools:
-                await asyncio.sleep(0.02)
-                found.check()
-            await _calm(found)
+            await _deliver_one_each(found, client, pools, target, token)
             for code in codes(pools):
                 # So that each heartbeat has as much to tell as it can.
                 one.worker.account.counters.observe("wait", code, 0.001)
@@ -210,12 +215,7 @@ async def look(url: str, *, pools: int, workers: int, target: str, token: str) -
         await Registry(client).publish_config(b"{}")
         await add_pools(client, codes(pools), concurrency=10, capacity=200)
         async with crowd(url, 1, spread_s=0) as found:
-            for number, code in enumerate(codes(pools)):
-                await put(client, code, number, target, token)
-            while found.delivered() < pools:
-                await asyncio.sleep(0.02)
-                found.check()
-            await _calm(found)
+            await _deliver_one_each(found, client, pools, target, token)
             record = json.loads(await client.hget(FleetKeys.processes, found.members[0].worker.name))
         for number in range(workers):
             name = f"worker-of-others-{number}"
