@@ -18,9 +18,11 @@ class HandClock:
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now_ms = now_ms
+        self.step_ms = 0
+        """By how much its wall clock was set wrong."""
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.step_ms
 
     def boot_ms(self) -> float:
         return float(self.now_ms)

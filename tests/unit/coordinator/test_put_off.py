@@ -5,19 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.put_off import PoolLimits, PutOff
+from tests.clocks import HandClock
 
 CAPACITY, CONCURRENCY = 50, 4
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-
-    def boot_ms(self) -> float:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        raise AssertionError("it may step")
 
 
 CLOCK = HandClock()
@@ -29,9 +19,15 @@ def put_off() -> PutOff:
     return PutOff(lambda _: PoolLimits(CAPACITY, CONCURRENCY), SLOW.__contains__, CLOCK)
 
 
+def passes(ms: int) -> None:
+    """And the wall clock steps back each time: nobody may go by it."""
+    CLOCK.now_ms += ms
+    CLOCK.step_ms -= ms + 3_600_000
+
+
 def refused(put_off: PutOff, *, idle: bool) -> int:
     """A refusal once what was refused before has come again, after the pool was idle or busy all the time."""
-    CLOCK.now_ms += 1000 * put_off.seconds("P") + 1000
+    passes(1000 * put_off.seconds("P") + 1000)
     put_off.seen("P", CAPACITY - CONCURRENCY + idle)
     seconds = put_off.seconds("P")
     put_off.refused("P")
@@ -60,7 +56,7 @@ def test_many_calls_refused_in_a_moment_count_once(put_off: PutOff) -> None:
     for _ in range(4):
         refused(put_off, idle=False)
     assert put_off.seconds("P") == 8
-    CLOCK.now_ms += 9_000
+    passes(9_000)
     for _ in range(9):
         put_off.refused("P")
     assert put_off.seconds("P") == 16
@@ -76,7 +72,7 @@ def test_once_what_it_refused_is_taken_for_long_it_begins_anew(put_off: PutOff) 
     for _ in range(8):
         refused(put_off, idle=False)
     assert put_off.seconds("P") == 30
-    CLOCK.now_ms += 71_000
+    passes(71_000)
     assert put_off.seconds("P") == 1
     assert [refused(put_off, idle=False) for _ in range(4)] == [1, 1, 2, 4]
 

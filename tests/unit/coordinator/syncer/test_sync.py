@@ -14,6 +14,7 @@ from coordinator.syncer.fetch import fetch
 from coordinator.syncer.sync import Published, RetryPolicy, Sync, limit_pools
 from fleet.config.router import RouterConfig, parse_router_config
 from fleet.errors import InvalidConfig, StateUnavailable
+from tests.clocks import HandClock
 
 
 def pools(**concurrencies: int) -> bytes:
@@ -47,18 +48,12 @@ class World:
         self.published: list[dict[str, int]] = []
         self.warnings: list[tuple[str, str, str]] = []
         self.slept: list[float] = []
-        self.now_ms = 1_000_000.0
+        self.clock = HandClock()
         self.redis_away = self.stands_by = self.took_over = False
-
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
-
-    def boot_ms(self) -> float:
-        return self.now_ms
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.now_ms += seconds * 1000
+        self.clock.now_ms += round(seconds * 1000)
 
     def fetch(self, source: str) -> bytes:
         self.fetched.append(source)
@@ -85,13 +80,13 @@ class World:
             sources=sources,
             publish=self.publish,
             warn=self.warn,
-            clock=self,
+            clock=self.clock,
             **{"sleep": self.sleep, "fetch": self.fetch, **more},
         )
 
     async def ticks(self, syncer: Sync, seconds: int) -> None:
         for _ in range(seconds):
-            self.now_ms += 1000
+            self.clock.now_ms += 1000
             await syncer.tick()
 
 

@@ -21,8 +21,6 @@ class QueueClock(HandClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.step_ms = 0
-        """By how much the wall clock was set wrong."""
         self.booted_ms = 0
         self.times_asked = 0
         self.asked = threading.Event()
@@ -32,9 +30,6 @@ class QueueClock(HandClock):
     def stop(self) -> None:
         self.asked.clear()
         self.go.clear()
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + self.step_ms
 
     def boot_ms(self) -> float:
         self.times_asked += 1
