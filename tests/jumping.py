@@ -1,4 +1,7 @@
-"""Time jumps here: when nothing is ready the event loop is at the next timer."""
+"""Time jumps: when nothing is ready the event loop is at the next timer. For folders whose tests ask no real server.
+
+A folder's `conftest.py` imports the hook.
+"""
 
 from __future__ import annotations
 
