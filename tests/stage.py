@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -27,6 +27,7 @@ from fleet.sources.open import open_publisher, open_source
 from fleet.state.keys import FAMILIES, PoolKeys, QueueKeys
 from tests.member import Member, begin
 from tests.servers.local import RedisServer, running_redis
+from tests.waiting import until
 
 FLEET = str(Path(sys.executable).with_name("fleet"))
 QUEUE, POOL = "storm", "POOL"
@@ -349,17 +350,6 @@ class Stage:
                     member.process.wait(STOP_LIMIT_S)
                 except subprocess.TimeoutExpired:
                     member.kill()
-
-
-def until(
-    condition: Callable[[], bool], timeout_s: float, explain: Callable[[], str], *, every_s: float = 0.02
-) -> None:
-    """Wait for a fact about other processes; there is no event to wait for but time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(explain())
-        time.sleep(every_s)
 
 
 @contextmanager

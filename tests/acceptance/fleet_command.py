@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,8 +19,7 @@ import psutil
 
 from fleet.local.supervise import child_environment
 from tests.servers import forked
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S, until
 
 
 @dataclass
@@ -110,7 +109,7 @@ class Process:
             assert self.popen.poll() is None or words in self.text(), self.text()
             return words in self.text()
 
-        until(said, why=lambda: self.text(), patience_s=patience_s)
+        until(said, patience_s, self.text)
 
     @cached_property
     def pid(self) -> int:
@@ -123,14 +122,3 @@ class Process:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         os.kill(self.pid, number)
         return self.popen.wait(PATIENCE_S)
-
-
-def until(fact: Callable[[], bool], *, why: Callable[[], str] = lambda: "", patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while True:
-        asked_s = time.monotonic()
-        if fact():
-            return
-        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {why()}"
-        # Between two processes there is no event to wait for; and what is asked by a command costs those that work.
-        time.sleep(max(0.05, time.monotonic() - asked_s))

@@ -20,7 +20,8 @@ from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
 from tests.member import Member
 from tests.servers.local import running_redis
-from tests.stage import Stage, until
+from tests.stage import Stage
+from tests.waiting import until
 
 
 @dataclass(frozen=True, slots=True)

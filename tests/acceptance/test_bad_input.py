@@ -22,7 +22,8 @@ from fleet.state.queue import Queue
 from fleet.state.warnings import Warnings
 from tests.acceptance.fleet_command import Fleet
 from tests.servers.local import RedisServer, running_redis
-from tests.stage import POOL, QUEUE, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Stage, a_stage
+from tests.waiting import until
 
 LONG = 10_000
 A_LINE = 300

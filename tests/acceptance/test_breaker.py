@@ -10,7 +10,8 @@ import pytest
 
 from fleet.operate.journal import Start, read
 from tests.servers.ports import free_port
-from tests.stage import FLEET, POOL, Stage, a_stage, until
+from tests.stage import FLEET, POOL, Stage, a_stage
+from tests.waiting import until
 
 
 def _breakers(stage: Stage) -> list[dict[str, object]]:

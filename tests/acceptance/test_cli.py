@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import fleet as command_family
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.servers.local import running_redis
+from tests.waiting import until
 
 POOL_FIELDS = (
     "poolCode totalProcessed totalSucceeded totalFailed totalRateLimited successRate activeWorkers availablePermits"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.acceptance.numbers import a_house, active_at, spread
 from tests.acceptance.test_seed_pools import ON_ITS_WAY_MS, set_in_file
-from tests.stage import until
+from tests.waiting import until
 
 AFTER_MS = 1000.0
 

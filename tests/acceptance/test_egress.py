@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import a_stage, until
+from tests.stage import a_stage
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("rule", ["127.0.0.0/8", "127.0.0.1"])

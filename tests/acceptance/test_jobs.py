@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.acceptance.fleet_command import Fleet, Process, until
+from tests.acceptance.fleet_command import Fleet, Process
 from tests.acceptance.office import Office, an_office
 from tests.acceptance.site import address_in
 from tests.acceptance.webhooks import Target, a_target
 from tests.servers.local import RedisServer
+from tests.waiting import until
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

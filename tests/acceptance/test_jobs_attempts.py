@@ -11,11 +11,11 @@ from sqlalchemy import update
 from fleet.jobs.database import open_engine, parse_url, writing
 from fleet.jobs.schema import dispatch_jobs
 from spark.sources.send import Destination, Row, Sender
-from tests.acceptance.fleet_command import until
 from tests.acceptance.office import an_office
 from tests.acceptance.test_jobs_breaker import added
 from tests.acceptance.webhooks import a_target
 from tests.servers.local import RedisServer
+from tests.waiting import until
 
 JOBS = 5
 
@@ -58,7 +58,7 @@ async def test_the_attempt_that_counts_is_delivered_and_the_group_stays_in_order
             until(
                 lambda: fleet.run("jobs", "stats", "--json").document["COMPLETED"] == JOBS,
                 why=coordinator.text,
-                patience_s=30,
+                within_s=30,
             )
     assert [got.headers["fleet-job"] for got in target.received] == jobs
     assert {got.headers["fleet-attempt"] for got in target.received} == {"2"}

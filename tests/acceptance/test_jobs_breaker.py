@@ -11,10 +11,10 @@ import requests
 
 from fleet.state.breakers import RULES, SharedBreakers
 from fleet.state.connect import connected
-from tests.acceptance.fleet_command import until
 from tests.acceptance.office import Office, an_office
 from tests.acceptance.webhooks import Target, a_target
 from tests.servers.local import RedisServer
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -86,16 +86,16 @@ async def test_a_target_whose_breaker_is_open_takes_no_room_from_others_and_gets
     ):
         # Spark is there before the breaker is; on a busy machine that takes long.
         added(office, other, 1)
-        until(lambda: completed() == 1, why=up.text, patience_s=SPARK_PATIENCE_S)
+        until(lambda: completed() == 1, why=up.text, within_s=SPARK_PATIENCE_S)
         async with connected(redis_server.url) as client:
             await SharedBreakers(client).open(target.url.removesuffix("/hook"), "somebody", for_ms=SHUT_MS)
         ordered = added(office, target, 6, messageGroup="g")
         added(office, target, CAPACITY + 50, messageGroup="h{}")
         until(lambda: up.text().count("epoch") > 1, why=up.text)
         added(office, other, 20, messageGroup="i{}")
-        until(lambda: completed() == 1 + 20, why=up.text, patience_s=90)
+        until(lambda: completed() == 1 + 20, why=up.text, within_s=90)
         assert target.received == []
-        until(lambda: completed() == 1 + 20 + 6 + CAPACITY + 50, why=up.text, patience_s=90)
+        until(lambda: completed() == 1 + 20 + 6 + CAPACITY + 50, why=up.text, within_s=90)
         assert up.stop() == 0
     of_group = [got.headers["fleet-job"] for got in target.received if got.headers["fleet-job"] in ordered]
     assert of_group == ordered

@@ -7,7 +7,8 @@ from pathlib import Path
 import requests
 
 from tests.servers.ports import free_port
-from tests.stage import POOL, QUEUE, a_stage, until
+from tests.stage import POOL, QUEUE, a_stage
+from tests.waiting import until
 
 
 def test_each_process_shows_its_own(tmp_path: Path) -> None:

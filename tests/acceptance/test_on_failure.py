@@ -10,7 +10,8 @@ import pytest
 
 from fleet.operate.journal import End, read
 from fleet.state.keys import PoolKeys, QueueKeys
-from tests.stage import POOL, QUEUE, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Stage, a_stage
+from tests.waiting import until
 
 
 def _run(stage: Stage, messages: int, groups: int, latency_ms: int = 2) -> None:

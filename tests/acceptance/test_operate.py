@@ -24,7 +24,8 @@ from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.operate import PoolByHand
 from tests.servers import forked
-from tests.stage import POOL, QUEUE, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Stage, a_stage
+from tests.waiting import until
 
 HOLD = {"onFailure": "hold"}
 

@@ -11,7 +11,8 @@ from typing import Any
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
-from tests.stage import Stage, a_stage, until
+from tests.stage import Stage, a_stage
+from tests.waiting import until
 
 
 def _send(stage: Stage, pool: str, count: int, groups: int, *, path: str = "/") -> None:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.servers.local import running_redis
+from tests.waiting import until
 
 
 def test_queues_that_cannot_be_read_are_warnings_and_the_configuration_applies(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from subprocess import PIPE
 
 from fleet.local.supervise import child_environment
-from tests.acceptance.fleet_command import PATIENCE_S, Fleet
+from tests.acceptance.fleet_command import Fleet
 from tests.servers.ports import free_port
+from tests.waiting import PATIENCE_S
 
 README = Path(__file__).parents[2] / "README.md"
 

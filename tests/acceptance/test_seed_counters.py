@@ -13,7 +13,7 @@ import requests
 from fleet.state.keys import PoolKeys
 from tests.acceptance.numbers import Answer, House, a_house, a_told_endpoint, message
 from tests.servers.ports import free_port
-from tests.stage import until
+from tests.waiting import until
 
 BEAT_S = 1.0
 """A worker reports what it counted at least so often."""

@@ -18,7 +18,7 @@ from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from tests.acceptance.numbers import House, a_house, best_of, peak, spread
 from tests.servers.local import RedisServer
-from tests.stage import until
+from tests.waiting import until
 
 _runs = itertools.count()
 

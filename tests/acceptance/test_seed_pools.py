@@ -24,7 +24,8 @@ from tests.acceptance.numbers import (
     peak,
     spread,
 )
-from tests.stage import FLEET, until
+from tests.stage import FLEET
+from tests.waiting import until
 
 ON_ITS_WAY_MS = 60
 """A request that was granted just before the change may arrive just after it."""

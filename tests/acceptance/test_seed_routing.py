@@ -16,8 +16,8 @@ from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
 from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
+from tests.waiting import eventually
 
 
 async def _claim(pool: Pool, want: int = 50) -> list[Claim]:

@@ -13,9 +13,8 @@ from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.warnings import Warnings
 from tests.acceptance.intake import an_intake, received
 from tests.acceptance.numbers import NEVER, Answer, AtSource, House, ToldEndpoint, a_house, a_told_endpoint, message
-from tests.integration.owning import eventually
 from tests.servers.ports import free_port
-from tests.stage import until
+from tests.waiting import eventually, until
 
 SLACK_MS = 3000
 """Between the answer and the nack at the source, on a machine that others use too."""

@@ -13,7 +13,7 @@ import pytest
 from fleet.state.keys import FleetKeys, PoolKeys, QueueKeys
 from tests.acceptance.numbers import NEVER, House, a_house, a_told_endpoint, best_of, message
 from tests.member import Member
-from tests.stage import until
+from tests.waiting import until
 
 TTL_MS = 2000
 

@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 import requests
 
-from tests.acceptance.fleet_command import until
 from tests.acceptance.site import SECRET, Site, message, source_is_empty
 from tests.acceptance.test_cli import IN_FLIGHT_FIELDS, POOL_FIELDS, QUEUE_FIELDS
 from tests.servers.ports import free_port
+from tests.waiting import until
 
 # Shapes --------------------------------------------------------------------------------------------
 

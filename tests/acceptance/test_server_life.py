@@ -10,9 +10,10 @@ from pathlib import Path
 
 import requests
 
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.acceptance.site import Site, address_in
 from tests.servers.local import running_redis
+from tests.waiting import until
 
 
 def test_another_address_than_loopback_needs_a_token(site: Site) -> None:

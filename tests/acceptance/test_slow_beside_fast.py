@@ -15,7 +15,8 @@ from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
 from tests.servers.brokers import BROKERS, quick_sqs
-from tests.stage import Stage, a_stage, until
+from tests.stage import Stage, a_stage
+from tests.waiting import until
 
 SLOW, FAST = "SLOW", "FAST"
 CONCURRENCY, LATENCY_MS = 4, 40

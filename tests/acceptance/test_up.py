@@ -12,9 +12,10 @@ import psutil
 import pytest
 import redis
 
-from tests.acceptance.fleet_command import PATIENCE_S, Fleet, Process, until
+from tests.acceptance.fleet_command import Fleet, Process
 from tests.servers.java import QUICK
 from tests.servers.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 UP = "Fleet is up"
 DEMO_PATIENCE_S = 300.0

@@ -16,7 +16,8 @@ from fleet.state.keys import PoolKeys, QueueKeys
 from tests.clocks import WallClock
 from tests.member import Member
 from tests.servers.proxy import Proxy
-from tests.stage import POOL, QUEUE, Stage, until
+from tests.stage import POOL, QUEUE, Stage
+from tests.waiting import let_pass, until
 
 BESIDE = "beside"
 """Another queue of the same pool. Two owners of queues each ask for all the room there is, and one finds it taken."""
@@ -141,13 +142,13 @@ class OrderStage(Stage):
         lapsed = time.monotonic() + self.visibility_s + 1
         self.set_capacity(ROOMY)
         send_newer()
-        self._let_pass(lapsed)
+        let_pass(lapsed - time.monotonic())
         if self.line is not None:
             self.line.mend()
         for member in coordinators:
             self.resume(member)
         until(self.has_owner, 30, self.describe)
-        self._let_pass(time.monotonic() + 1)
+        let_pass(1)
         for member in workers:
             self.resume(member)
         self.set_capacity(self.pool_options["capacity"])
@@ -179,9 +180,6 @@ class OrderStage(Stage):
 
     def set_capacity(self, capacity: int) -> None:
         self.write_config([{"code": POOL, "concurrency": self.concurrency, **self.pool_options, "capacity": capacity}])
-
-    def _let_pass(self, until_s: float) -> None:
-        until(lambda: time.monotonic() >= until_s, 60, lambda: "the clock stands still", every_s=0.05)
 
     def replace(self, victim: Member) -> None:
         self.kill(victim)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from fleet.operate.journal import Start, read
 from tests.chaos.test_storm import judge
 from tests.member import Member
 from tests.spark.driver import FEED
-from tests.stage import Stage, a_stage, until
+from tests.stage import Stage, a_stage
+from tests.waiting import let_pass, until
 
 COORDINATOR = (
     "polled", "tracked", "submitted", "settled-read", "acked-at-source", "untracked", "nacked-at-source",
@@ -41,8 +41,7 @@ def test_a_process_that_dies_or_sleeps_there_costs_nothing(tmp_path: Path, name:
         # Its fellow starts only now: the victim was sure to reach the place.
         stage.start(role)
         if action == "stop":
-            longer_than_the_lease = time.monotonic() + stage.ttl_ms * 2.5 / 1000
-            until(lambda: time.monotonic() >= longer_than_the_lease, 30, lambda: "the clock stands still")
+            let_pass(stage.ttl_ms * 2.5 / 1000)
             stage.resume(victim)
         stage.wait_drained(90)
         judge(stage)
@@ -117,8 +116,7 @@ def test_a_worker_killed_with_rate_permits_gives_none_twice(tmp_path: Path) -> N
         _wait_until_hit(stage, victim, "kill")
         stage.start("worker")
         until(lambda: _started(stage) > 0, 30, stage.describe)
-        settle_down = time.monotonic() + 5
-        until(lambda: time.monotonic() > settle_down, 30, lambda: "the clock stands still")
+        let_pass(5)
         # The permits of the killed one are spent; the minute holds no more than the rest.
         assert 0 < _started(stage) < 40
 

@@ -17,7 +17,8 @@ from tests.servers.local import RedisServer, running_redis
 from tests.servers.proxy import proxied
 from tests.servers.refusing import REFUSALS
 from tests.servers.sentinels import running_sentinels
-from tests.stage import POOL, QUEUE, Stage, a_stage, until
+from tests.stage import POOL, QUEUE, Stage, a_stage
+from tests.waiting import let_pass, until
 from workers.exchange import STALL_MS
 
 RESUMES_S = 5.0
@@ -85,7 +86,7 @@ def test_a_master_whose_address_is_moved(tmp_path: Path, killed: bool, messages:
 def test_a_redis_that_refuses_for_some_seconds(tmp_path: Path, code: str, messages: int) -> None:
     def trouble(stage: Stage) -> float:
         with REFUSALS[code](stage.redis_server):
-            _let_pass(2 * stage.ttl_ms / 1000)
+            let_pass(2 * stage.ttl_ms / 1000)
         return 0.0
 
     with a_stage(tmp_path, ttl_ms=1500, visibility_s=10) as stage:
@@ -96,7 +97,7 @@ def test_a_redis_that_refuses_for_some_seconds(tmp_path: Path, code: str, messag
 def test_a_redis_that_is_frozen_for_fifteen_seconds(tmp_path: Path, messages: int) -> None:
     def trouble(stage: Stage) -> float:
         stage.redis_server.server.pause()
-        _let_pass(15)
+        let_pass(15)
         stage.redis_server.server.resume()
         return 0.0
 
@@ -142,11 +143,6 @@ def _is_delivered(stage: Stage) -> bool:
             return False
     depth = stage.depth()
     return depth.waiting + depth.invisible == 0
-
-
-def _let_pass(seconds: float) -> None:
-    over = time.monotonic() + seconds
-    until(lambda: time.monotonic() > over, seconds + 30, lambda: "the clock stands still", every_s=0.1)
 
 
 def _delivered(stage: Stage) -> int:

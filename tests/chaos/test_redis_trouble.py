@@ -8,7 +8,8 @@ from pathlib import Path
 from fleet.state.keys import FleetKeys, PoolKeys
 from tests.chaos.test_storm import judge
 from tests.servers.local import running_redis
-from tests.stage import POOL, Stage, a_stage, until
+from tests.stage import POOL, Stage, a_stage
+from tests.waiting import let_pass, until
 
 MESSAGES, GROUPS = 2_000, 50
 
@@ -49,8 +50,7 @@ def test_a_redis_that_hangs_for_longer_than_the_leases_costs_no_more_than_what_w
         for worker in stage.workers():
             stage.note_doubt(worker)
         stage.redis_server.server.pause()
-        over = time.monotonic() + 3 * stage.ttl_ms / 1000
-        until(lambda: time.monotonic() > over, 30, lambda: "the clock stands still")
+        let_pass(3 * stage.ttl_ms / 1000)
         stage.redis_server.server.resume()
         stage.wait_drained(90)
         verdict = stage.verdict()
@@ -68,8 +68,7 @@ def test_a_full_redis_goes_on_settling_and_loses_nothing(tmp_path: Path) -> None
         with stage.client() as client:
             client.config_set("maxmemory", str(int(client.info("memory")["used_memory"]) - 100_000))
             before = _ended(stage)
-            over = time.monotonic() + 3
-            until(lambda: time.monotonic() > over, 30, lambda: "the clock stands still")
+            let_pass(3)
             assert _ended(stage) > before, "deliveries stood still while Redis was full"
             client.config_set("maxmemory", "0")
         stage.wait_drained(90)

@@ -14,7 +14,7 @@ from fleet.state.connect import Client, connect
 from fleet.state.keys import BREAKER_CHANNEL
 from fleet.state.signals import Signals
 from fleet.waiting import cancel
-from tests.integration.owning import eventually
+from tests.waiting import eventually
 
 ORIGIN, OTHER = "https://a.example", "https://b.example"
 RULES = BreakerRules(open_ms=60)

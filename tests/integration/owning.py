@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +29,7 @@ from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.clocks import HandClock
+from tests.waiting import eventually
 
 TTL_MS = 600_000
 """Longer than any test lets its clock run between two renewals."""
@@ -228,12 +229,3 @@ async def an_owner(url: str, *, patience_s: float = 5.0, stop_within_s: float = 
 def crashed(task: asyncio.Task[None]) -> None:
     """Nothing may end in an error that nobody foresaw."""
     assert task.cancelled() or task.exception() is None
-
-
-async def eventually(holds: Callable[[], bool | Awaitable[bool]], *, within_s: float = 15.0) -> None:
-    async with asyncio.timeout(within_s):
-        while True:
-            found = holds()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.005)

@@ -47,13 +47,3 @@ async def drained(source: Source, seen: list[int], until: int, *, most: int = 50
                 assert all(await source.ack(held(received)))
             except SourceUnavailable:
                 await asyncio.sleep(0.05)
-
-
-async def until_it_answers(source: Source) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await source.depth()
-                return
-            except SourceUnavailable:
-                await asyncio.sleep(0.05)

@@ -18,7 +18,7 @@ from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.publisher import ActiveMqPublisher
 from fleet.sources.base import Depth, Outgoing, Received
-from tests.integration.activemq_source import EMPTY, HEARTBEAT_MS, SOON_MS, poll_again, source_of, until
+from tests.integration.activemq_source import HEARTBEAT_MS, SOON_MS, emptied, poll_again, source_of
 from tests.messages import bodies, held, opened, send
 from tests.servers.activemq import MOST_BODY_BYTES, ActiveMqServer, running_activemq
 from tests.servers.proxy import proxied
@@ -59,7 +59,7 @@ async def test_a_line_that_is_cut_and_mended_loses_nothing_and_keeps_the_order(
             assert await source.nack([(held(before)[6], 0)]) == [False]
             assert await source.extend(held(before[5:7]), 1) == [False, False]
             assert all(await source.ack(held(after)))
-            await until(source, EMPTY)
+            await emptied(source)
 
 
 async def test_a_poll_that_waits_hears_at_once_that_the_line_was_cut(
@@ -89,7 +89,7 @@ async def test_a_broker_that_is_killed_and_started_again_has_what_was_not_acked_
         assert bodies(after) == ["2", "3", "4"]
         assert [one.broker_id for one in after] == [one.broker_id for one in before[1:]]
         assert all(await source.ack(held(after)))
-        await until(source, EMPTY)
+        await emptied(source)
 
 
 _OWNER = """
@@ -315,7 +315,7 @@ async def test_a_foreign_message_whose_id_cannot_be_ours_has_the_brokers_id_thro
         (again,) = await source.poll(10, SOON_MS)
         assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
         assert await source.ack(held([again])) == [True]
-        await until(source, EMPTY)
+        await emptied(source)
     finally:
         await source.close()
         await line.close()

@@ -14,7 +14,7 @@ from fleet.sources.activemq.frames import StompCommand
 from fleet.sources.activemq.line import StompLine
 from fleet.sources.activemq.source import ActiveMqSource
 from fleet.sources.base import Depth, Received
-from tests.integration.activemq_source import EMPTY, SOON_MS, poll_again, source_of, until
+from tests.integration.activemq_source import SOON_MS, emptied, poll_again, source_of
 from tests.messages import held, opened, send
 from tests.servers.activemq import ActiveMqServer
 
@@ -57,7 +57,7 @@ async def test_an_owner_that_dies_amid_a_delayed_nack_loses_and_doubles_nothing(
         assert (again.body, again.broker_id, again.receive_count) == (b"a", first.broker_id, 2)
         assert await heir.ack(held([again])) == [True]
         assert await heir.poll(10, 1500) == []  # the copy comes in this time, and is dropped
-        await until(heir, EMPTY)
+        await emptied(heir)
 
 
 async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
@@ -67,7 +67,7 @@ async def test_a_copy_that_comes_while_its_original_is_out_is_settled_with_it(
         (again,) = await heir.poll(10, SOON_MS)
         assert await heir.poll(10, 1500) == []  # the copy comes in this time
         assert await heir.ack(held([again])) == [True]
-        await until(heir, EMPTY)
+        await emptied(heir)
 
 
 async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_nothing(
@@ -91,7 +91,7 @@ async def test_a_broker_killed_between_a_copy_and_its_ack_loses_and_doubles_noth
         assert (again.broker_id, again.receive_count) == (first.broker_id, 2)
         assert await source.ack(held([again])) == [True]
         assert await source.poll(10, 1500) == []  # the copy comes in this time, and is dropped
-        await until(source, EMPTY)
+        await emptied(source)
 
 
 async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
@@ -114,5 +114,5 @@ async def test_a_delayed_copy_keeps_body_group_headers_and_id_and_counts_on(
         assert source._session.out[seen[-1].handle].headers["tenant"] == "a:b"
         assert len({one.handle for one in seen}) == 4
         assert await source.ack(held(seen)) == [False, False, False, True]
-        await until(source, EMPTY)
+        await emptied(source)
         await line.close()

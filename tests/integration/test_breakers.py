@@ -13,6 +13,7 @@ from fleet.state.breakers import BreakerRules, SharedBreakers
 from fleet.state.connect import connect
 from tests.integration.breaker_bench import ORIGIN, OTHER, PERMIT_MS, WITHIN_S, Bench, benches
 from tests.servers.local import RedisServer, running_redis
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -166,9 +167,12 @@ async def test_a_probe_that_failed_while_redis_was_away_is_told_when_it_is_back(
             await a.until(lambda: ORIGIN in a.breakers._unsaid)
             with running_redis(port=first.port) as second:
                 client = await connect(second.url)
-                async with asyncio.timeout(WITHIN_S):
-                    while not (await SharedBreakers(client).all())[1]:  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
+                asked = SharedBreakers(client)
+
+                async def was_told() -> bool:
+                    return bool((await asked.all())[1])
+
+                await eventually(was_told, within_s=WITHIN_S)
                 await client.aclose()
 
 

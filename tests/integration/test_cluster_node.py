@@ -18,6 +18,7 @@ from fleet.state.registry import Registry
 from tests.integration.linking import Links
 from tests.servers.local import RedisCluster, RedisServer, running_redis_cluster
 from tests.state.stage import pool_settings
+from tests.waiting import answered
 
 POOLS = [f"P{i}" for i in range(60)]
 AT_ONCE_S = 1.0
@@ -100,7 +101,7 @@ async def test_calls_to_a_node_that_hangs_fail_at_once_after_the_first_until_it_
                 with pytest.raises(StateUnavailable, match="does not answer"):
                     await pool.room()
             assert time.monotonic() - began < AT_ONCE_S
-        await _answers(pool, within_s=3)
+        await answered(pool.room, StateUnavailable, within_s=3)
 
 
 async def test_a_process_may_start_while_a_node_hangs(cluster: RedisCluster) -> None:
@@ -147,14 +148,3 @@ async def _calls_are_quick(client: Client, codes: Sequence[str], seconds: float)
         began = time.monotonic()
         await asyncio.gather(*(Pool(client, code).room() for code in codes))
         assert time.monotonic() - began < AT_ONCE_S
-
-
-async def _answers(pool: Pool, *, within_s: float) -> None:
-    async with asyncio.timeout(within_s):
-        while True:
-            try:
-                await pool.room()
-            except StateUnavailable:
-                await asyncio.sleep(0.02)
-            else:
-                return

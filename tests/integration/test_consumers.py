@@ -20,8 +20,9 @@ from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.scripts import SEP
 from fleet.state.warnings import Warnings
-from tests.integration.owning import TTL_MS, HeldSource, an_owner, eventually
+from tests.integration.owning import TTL_MS, HeldSource, an_owner
 from tests.servers.local import RedisServer
+from tests.waiting import eventually
 
 RESTARTED, FAILED = ("CONSUMER_RESTART", "WARN"), ("CONSUMER_RESTART_FAILED", "CRITICAL")
 

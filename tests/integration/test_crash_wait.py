@@ -21,10 +21,11 @@ from fleet.state.entry import Entry
 from fleet.state.keys import QueueKeys
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.queue import Queue
-from tests.integration.owning import TTL_MS, HeldSource, Owning, an_owner, eventually
+from tests.integration.owning import TTL_MS, HeldSource, Owning, an_owner
 from tests.servers.activemq import ActiveMqServer
 from tests.servers.local import RedisServer
 from tests.servers.proxy import proxied
+from tests.waiting import eventually
 
 WAIT_MS = 50
 

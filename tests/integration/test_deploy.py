@@ -21,7 +21,8 @@ from fleet.local.up_feed import FEED_STOPS_S
 from fleet.server.app import ROUTES
 from tests.member import Member
 from tests.servers.local import RedisCluster, RedisServer, running_redis
-from tests.stage import FLEET, Stage, until
+from tests.stage import FLEET, Stage
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -26,12 +26,13 @@ from fleet.state.queue import Queue
 from tests.clocks import HandClock
 from tests.integration.activemq_source import HEARTBEAT_MS, source_of
 from tests.integration.owner import Silence
-from tests.integration.owning import HeldSource, Owning, an_owner, eventually
+from tests.integration.owning import HeldSource, Owning, an_owner
 from tests.servers.activemq import ActiveMqServer
 from tests.servers.local import RedisServer
 from tests.servers.nats import NatsServer
 from tests.servers.proxy import Proxy, proxied
 from tests.state.stage import drain
+from tests.waiting import eventually
 
 VISIBILITY_MS = 3000
 NOT_ALL_SHOWN = "what was left for pool P is not all shown again"

@@ -19,12 +19,12 @@ from fleet.processing.process import Answer, Processor
 from fleet.processing.targets import PROBED_DELAY_S
 from fleet.state.breakers import BreakerRules
 from spark.aside import begun
-from tests.acceptance.fleet_command import until
 from tests.integration.breaker_bench import PERMIT_MS, RULES, WITHIN_S, Bench, benches
 from tests.integration.job_store import InStore, a_store, added
 from tests.integration.processing import FAILED, OK, a_processor
 from tests.servers.local import RedisServer
 from tests.unit.delivery.endpoints import Endpoint, answering, endpoint
+from tests.waiting import eventually, until
 
 LONG = BreakerRules(open_ms=60_000)
 _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
@@ -207,9 +207,11 @@ async def test_a_probe_that_fails_spends_its_attempt_and_opens_it_again(
         await a.bench.half_open(origin(target))
         job, answer = await a.process(target.url)
         assert (answer.ack, job.attempt) == (True, 2)
-        async with asyncio.timeout(WITHIN_S):
-            while [view.openings for view in await a.bench.views()] != [2]:  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
+
+        async def opened_again() -> bool:
+            return [view.openings for view in await a.bench.views()] == [2]
+
+        await eventually(opened_again, within_s=WITHIN_S)
 
 
 def refused(*_: object) -> Busy:

@@ -15,7 +15,7 @@ from fleet.jobs.records import NewEvent
 from fleet.jobs.store import JobStore
 from tests.integration.job_store import at_once
 from tests.servers.postgres import running_postgres
-from tests.stage import until
+from tests.waiting import until
 
 _OPENS = "import sys; from fleet.jobs.database import *; from fleet.jobs.store import JobStore; sys.stdin.read(1);"
 _OPENS += "s = JobStore(open_engine(parse_url(sys.argv[1]))); s.migrate(); print(s.stats()['PENDING'])"

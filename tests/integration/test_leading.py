@@ -23,7 +23,8 @@ from fleet.state.registry import Registry
 from tests.clocks import HandClock
 from tests.member import Member
 from tests.servers.local import RedisServer
-from tests.stage import FLEET, Stage, until
+from tests.stage import FLEET, Stage
+from tests.waiting import until
 
 TTL_MS = 1500
 

@@ -23,9 +23,9 @@ from fleet.state.queue import Queue, Tracked
 from fleet.state.warnings import Warnings
 from tests.acceptance.intake import SourceWithoutGroups, received
 from tests.integration.owner import Owner, Silence, owning
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import drain
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from fleet.state.connect import connected
 from fleet.state.connections import MOST
 from fleet.state.pool import Pool
 from tests.integration.linking import Links
-from tests.integration.owning import an_owner, eventually
+from tests.integration.owning import an_owner
 from tests.servers.local import RedisServer, running_redis
+from tests.waiting import eventually
 
 STALL_S = 3.0
 POOLS = [f"P{i}" for i in range(500)]

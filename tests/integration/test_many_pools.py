@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -25,6 +25,7 @@ from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from fleet.state.totals import PIECE, Tally
 from tests.servers.local import RedisServer
+from tests.waiting import eventually
 from tests.worker_settings import worker_settings
 from workers.worker import Worker
 
@@ -138,34 +139,26 @@ async def test_a_worker_reads_the_pools_when_they_changed_and_at_no_lease(
     ours = sum(code.startswith("POOL-1") for code in CODES)
     running = asyncio.ensure_future(worker.run())
     try:
-        await until(lambda: len(worker._links) == ours)
+        await eventually(lambda: len(worker._links) == ours)
         async with cost_of(client) as looked:
             for _ in range(20):
                 await client.publish(CHANGED_CHANNEL, "lease")
             # Heard after those, and by the same worker.
             await Registry(client).announce_config()
-            await until_hmget(client)
+            await eventually(partial(_was_asked, client))
         assert not looked.calls.keys() & {"sscan", "hscan", "smembers"}
         await Registry(client).add_pools({"LATER": UNSIGNED})
         await Registry(client).announce_config()
-        await until(lambda: "LATER" in worker._links)
+        await eventually(lambda: "LATER" in worker._links)
         await Registry(client).forget_pool("LATER")
         await Registry(client).announce_config()
-        await until(lambda: "LATER" not in worker._links)
+        await eventually(lambda: "LATER" not in worker._links)
     finally:
         life.end()
         await running
         http.close()
 
 
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-async def until_hmget(client: Client) -> None:
-    """Until the worker has asked for the version of the pools."""
-    async with asyncio.timeout(20):
-        while "cmdstat_hmget" not in await client.info("commandstats"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def _was_asked(client: Client) -> bool:
+    """Whether the worker has asked for the version of the pools."""
+    return "cmdstat_hmget" in await client.info("commandstats")

@@ -14,10 +14,11 @@ import pytest
 from fleet.errors import FleetError, SourceUnavailable
 from fleet.sources.base import Outgoing, Receipt, Received, Source
 from fleet.sources.open import open_publisher, open_source
-from tests.integration.place import LONG_MS, SOON_MS, Place, drained, numbers_of, until_it_answers
+from tests.integration.place import LONG_MS, SOON_MS, Place, drained, numbers_of
 from tests.messages import held
 from tests.servers.nats import NatsServer, running_nats
 from tests.servers.proxy import proxied
+from tests.waiting import answered
 
 
 async def test_a_line_that_is_cut_for_a_while_loses_nothing_and_keeps_the_order(
@@ -99,7 +100,7 @@ async def test_a_server_that_was_killed_and_is_back_loses_nothing(place: Place, 
                 await publisher.publish([Outgoing(id="x", body=b"x")])
             assert time.monotonic() - began < 6
     with running_nats(tmp_path, port=port):
-        await until_it_answers(source)
+        await answered(source.depth, SourceUnavailable)
         # What the server had not written down of its last moment, it will not know to ack: that is shown again.
         acked = await source.ack(held(out))
         seen += [int(one.body) for one, ok in zip(out, acked, strict=True) if ok]
@@ -124,7 +125,7 @@ async def test_a_server_that_stands_still_is_told_within_seconds_and_used_again_
                 await call()
             assert time.monotonic() - began < 5
         server.server.resume()
-        await until_it_answers(source)
+        await answered(source.depth, SourceUnavailable)
         seen = [0]
         await drained(source, seen, 3)
         assert seen == [0, 1, 2]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.servers.local import RedisServer
 from tests.servers.refusing import REFUSALS
 from tests.servers.sentinels import running_sentinels
+from tests.waiting import until
 
 ROLES = ("coordinator", "syncer", "server", "worker")
 BACK = "Redis is back"

@@ -7,8 +7,9 @@ import time
 
 from fleet.sources.base import Received
 from fleet.state.pool import Pool
-from tests.integration.owning import an_owner, eventually
+from tests.integration.owning import an_owner
 from tests.servers.local import RedisServer
+from tests.waiting import eventually
 
 
 async def test_it_is_soon_above_the_epoch_that_the_pool_remembers(redis_server: RedisServer) -> None:

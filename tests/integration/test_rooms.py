@@ -15,9 +15,9 @@ from fleet.state.connect import Client, connected
 from fleet.state.entry import Entry
 from fleet.state.pool import Pool, PoolSettings
 from tests.clocks import HandClock
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import in_group, in_groups, submit
+from tests.waiting import eventually
 
 LIMITS = {"SLOW": PoolLimits(50, 2), "FAST": PoolLimits(160, 8)}
 SHARES = {"SLOW": 0.5, "FAST": 0.5}

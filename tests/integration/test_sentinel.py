@@ -21,7 +21,8 @@ from fleet.waiting import cancel
 from tests.integration.test_moved_redis import hearing
 from tests.servers.local import RedisServer
 from tests.servers.ports import free_port
-from tests.servers.sentinels import MASTER, Watched, running_sentinels, until
+from tests.servers.sentinels import MASTER, Watched, running_sentinels
+from tests.waiting import until
 
 SECRET, THEIRS = "open-sesame", "watch-man"
 
@@ -100,7 +101,7 @@ async def test_calls_and_signals_follow_a_master_that_is_replaced(
         assert new is watched.servers[1]
         with watched.client(new) as there:
             before = _scripts_run(there)
-            await asyncio.to_thread(until, lambda: _scripts_run(there) > before + 10, "no call comes to it")
+            await asyncio.to_thread(until, lambda: _scripts_run(there) > before + 10, why=lambda: "no call comes to it")
         await heard("b", new)
         assert time.monotonic() - usable_s < 5
         await cancel([writing])
@@ -135,7 +136,7 @@ async def test_the_doctor_says_what_it_found(watched: Watched, tmp_path: Path) -
     assert said["redis"][0] == "ok"
     watched.servers[1].server.kill()
     with watched.sentinel() as asked:
-        until(lambda: asked.sentinel_slaves(MASTER)[0]["is_sdown"], "the replica is not missed")
+        until(lambda: asked.sentinel_slaves(MASTER)[0]["is_sdown"], why=lambda: "the replica is not missed")
     said = await _examined(watched.url, tmp_path)
     text = f"3 of 3 answer, quorum 2; master {MASTER} is {at}, 0 of 1 replica alive"
     assert said["sentinel"] == ("warn", f"{text}; no replica is alive: no failover is possible")

@@ -23,9 +23,9 @@ from fleet.state.queue import Queue, Tracked
 from tests.acceptance.intake import SourceWithoutGroups
 from tests.clocks import HandClock
 from tests.integration.owner import Owner, Silence, owning
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import drain, in_groups, submit
+from tests.waiting import eventually
 
 
 @pytest.fixture

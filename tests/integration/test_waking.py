@@ -17,9 +17,9 @@ from fleet.state.connect import Client, connected
 from fleet.state.pool import Pool, PoolSettings
 from fleet.state.registry import Registry
 from tests.integration.linking import Links
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
 from tests.state.stage import entry
+from tests.waiting import eventually
 from tests.worker_settings import worker_settings
 from workers.worker import Worker
 

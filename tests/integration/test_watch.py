@@ -28,8 +28,8 @@ from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings
 from tests.clocks import HandClock
-from tests.integration.owning import eventually
 from tests.servers.local import RedisServer
+from tests.waiting import eventually
 
 LEAK = ("PIPELINE_MAP_LEAK", "WARN")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import redis
 
 from tests.servers.local import RedisServer
 from tests.servers.ports import free_port
+from tests.waiting import until
 
 _WAIT_S = 15.0
 
@@ -65,13 +65,13 @@ def busy(server: RedisServer) -> Iterator[None]:
         admin.config_set("lua-time-limit", "20")
         runner = threading.Thread(target=_never_end, args=(server,), daemon=True)
         runner.start()
-        until(lambda: is_busy(admin))
+        until(lambda: is_busy(admin), _WAIT_S)
         try:
             yield
         finally:
             admin.script_kill()
             runner.join(_WAIT_S)
-            until(lambda: not is_busy(admin))
+            until(lambda: not is_busy(admin), _WAIT_S)
             admin.config_set("lua-time-limit", before)
 
 
@@ -85,7 +85,7 @@ REFUSALS: dict[str, Callable[[RedisServer], AbstractContextManager[None]]] = {
 
 def _save(admin: redis.Redis, status: str) -> None:
     admin.bgsave()
-    until(lambda: admin.info("persistence")["rdb_bgsave_in_progress"] == 0)
+    until(lambda: admin.info("persistence")["rdb_bgsave_in_progress"] == 0, _WAIT_S)
     assert admin.info("persistence")["rdb_last_bgsave_status"] == status
 
 
@@ -100,10 +100,3 @@ def is_busy(admin: redis.Redis) -> bool:
     except redis.ResponseError as error:
         return str(error).startswith("BUSY")
     return False
-
-
-def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not ready():
-        assert time.monotonic() < deadline, "the server does not come to refuse, or to take"
-        time.sleep(0.01)  # a server does not tell us that its state changed

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ from redis.retry import Retry
 
 from tests.servers.local import RedisServer, ServerProcess, _program, _running, _wait_for, running_redis
 from tests.servers.ports import free_port
+from tests.waiting import until
 
 MASTER = "fleet"
 SENTINELS, QUORUM = 3, 2
 DOWN_AFTER_MS = 1000
-_WITHIN_S = 30.0
 
 
 @dataclass
@@ -65,7 +64,7 @@ class Watched:
         return self.wait_for_another(old)
 
     def wait_for_another(self, old: RedisServer | None) -> RedisServer:
-        until(lambda: self.master() not in (None, old) and self._writes(self.master()), "no other master")
+        until(lambda: self.master() not in (None, old) and self._writes(self.master()), why=lambda: "no other master")
         found = self.master()
         assert found is not None
         return found
@@ -82,7 +81,7 @@ class Watched:
                     return len(client.info("replication").get("slave0", "")) > 0 and bool(client.wait(1, 1000))
             return False
 
-        until(in_sync, "no replica in sync")
+        until(in_sync, why=lambda: "no replica in sync")
 
     def _writes(self, server: RedisServer | None) -> bool:
         if server is None:
@@ -119,7 +118,10 @@ def running_sentinels(
                 return False
 
             _wait_for(process, answers)
-        until(lambda: all(_knows_all(found, number, replicas) for number in range(SENTINELS)), "they do not meet")
+        until(
+            lambda: all(_knows_all(found, number, replicas) for number in range(SENTINELS)),
+            why=lambda: "they do not meet",
+        )
         yield found
 
 
@@ -144,10 +146,3 @@ def _knows_all(found: Watched, number: int, replicas: int) -> bool:
         known = client.sentinel_master(MASTER)
         return bool(known["num-other-sentinels"] == SENTINELS - 1 and known["num-slaves"] == replicas)
     return False
-
-
-def until(ready: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _WITHIN_S
-    while not ready():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)  # neither servers nor sentinels tell us

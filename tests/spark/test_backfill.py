@@ -14,9 +14,10 @@ from sqlalchemy import select, update
 
 from fleet.jobs.records import NewEvent, Subscription
 from fleet.jobs.schema import epochs, events
-from tests.acceptance.fleet_command import Fleet, Result, until
+from tests.acceptance.fleet_command import Fleet, Result
 from tests.spark.driver import PATIENCE_S, Ground
 from tests.spark.test_bad_input import fleet_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -138,9 +139,9 @@ def add_past_events(ground: Ground, name: str, count: int, *, created_ms: int) -
 
 def until_it_waits(gone: int, ground: Ground, command: Future[Result]) -> None:
     """Until so many are out and it has looked at the queue since and seen it full; or it has ended."""
-    until(lambda: ground.states()[("QUEUED", 1)] == gone or command.done(), patience_s=PATIENCE_S)
+    until(lambda: ground.states()[("QUEUED", 1)] == gone or command.done(), within_s=PATIENCE_S)
     looks = looks_at_the_queue(ground)
-    until(lambda: looks_at_the_queue(ground) >= looks + 2 or command.done(), patience_s=PATIENCE_S)
+    until(lambda: looks_at_the_queue(ground) >= looks + 2 or command.done(), within_s=PATIENCE_S)
 
 
 def looks_at_the_queue(ground: Ground) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from fleet.jobs.records import NewJob
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.spark.driver import PATIENCE_S, Ground
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -34,12 +35,12 @@ def test_run_publishes_what_falls_due_while_another_stands_by_and_takes_over(gro
         first.says("leading")
         with fleet.running("feed", "run") as second:
             second.says("standing by")
-            until(lambda: ground.states() == {("QUEUED", 1): 30}, why=first.text, patience_s=PATIENCE_S)
+            until(lambda: ground.states() == {("QUEUED", 1): 30}, why=first.text, within_s=PATIENCE_S)
             assert first.stop() == 0
             assert "30 published in 1 epoch, 30 queued" in first.text()
             second.says("leading")
             ground.store.add_jobs([NewJob(target_url="http://127.0.0.1/", payload="{}")])
-            until(lambda: ground.states() == {("QUEUED", 1): 31}, why=second.text, patience_s=PATIENCE_S)
+            until(lambda: ground.states() == {("QUEUED", 1): 31}, why=second.text, within_s=PATIENCE_S)
             assert second.stop(signal.SIGINT) == 0
     assert len(ground.drain()) == 31
 

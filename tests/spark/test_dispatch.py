@@ -19,8 +19,8 @@ from spark.explain import explain
 from spark.room import QueueRoom
 from spark.sources import ledger
 from spark.steps import dispatch
-from tests.acceptance.fleet_command import until
 from tests.spark.driver import Ground
+from tests.waiting import until
 
 
 def test_what_is_due_is_published_once_in_order_and_marked(ground: Ground) -> None:

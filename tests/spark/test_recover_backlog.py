@@ -12,11 +12,12 @@ import pytest
 import requests
 
 from spark.steps.recover import Recovered
-from tests.acceptance.fleet_command import Fleet, until
+from tests.acceptance.fleet_command import Fleet
 from tests.acceptance.office import Office
 from tests.acceptance.webhooks import Target, a_target
 from tests.spark.driver import Ground, process
 from tests.spark.test_recover import lose_the_oldest
+from tests.waiting import until
 
 GROUP_OF = 5
 LOST = "lost0"

@@ -11,12 +11,13 @@ import psutil
 import pytest
 
 from spark.pack import Packed, pack
-from tests.acceptance.fleet_command import Fleet, Process, until
+from tests.acceptance.fleet_command import Fleet, Process
 from tests.servers.local import RedisServer
 from tests.spark.cluster import PATIENCE_S, Cluster, running_cluster, unpack_environment
 from tests.spark.driver import Ground
 from tests.spark.story import PLACES, killed_and_judged
 from tests.spark.works import the_works
+from tests.waiting import until
 
 NOT_SUBMITTED = ("FLEET_DATA_DIR", "FLEET_CONFIG", "FLEET_FEED_MASTER")
 """Of another machine, or said to spark-submit itself."""
@@ -117,7 +118,7 @@ def test_a_submitted_driver_that_is_told_to_stop_leaves_nothing_behind(
 ) -> None:
     ground.add(60, groups=30)
     with cluster.submitting(packed, "feed", "run", **environment(ground)) as submitted:
-        until(lambda: ground.states() == {("QUEUED", 1): 60}, why=submitted.text, patience_s=PATIENCE_S)
+        until(lambda: ground.states() == {("QUEUED", 1): 60}, why=submitted.text, within_s=PATIENCE_S)
         family = submitted.family()
         assert family, "spark-submit runs the driver as a process of its own"
         submitted.popen.terminate()

@@ -25,6 +25,7 @@ from tests.servers.local import RedisServer
 from tests.servers.ports import free_port
 from tests.spark.driver import QUEUE, end_session
 from tests.spark.witness import Delivery, Endpoint, Published, a_record_of, an_endpoint
+from tests.waiting import until
 
 POOL = "P"
 TTL_MS = 2000
@@ -137,16 +138,13 @@ class Works:
     # Facts ----------------------------------------------------------------------------------------
 
     def wait(self, fact: Callable[[], bool], what: str, *, limit_s: float = 120, every_s: float = 0.05) -> None:
-        give_up = time.monotonic() + limit_s
-        while not fact():
-            assert time.monotonic() < give_up, f"{what}: not within {limit_s:g} s\n{self.describe()}"
-            time.sleep(every_s)  # between processes there is no event to wait for
+        until(fact, limit_s, lambda: f"{what}\n{self.describe()}", every_s=every_s)
 
     def stays(self, fact: Callable[[], bool], *, for_s: float) -> bool:
         """Also when what was on its way to a server is done there: nobody tells when that is."""
-        until = time.monotonic() + for_s
+        over = time.monotonic() + for_s
         while fact():
-            if time.monotonic() >= until:
+            if time.monotonic() >= over:
                 return True
             time.sleep(0.02)
         return False

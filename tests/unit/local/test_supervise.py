@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from fleet.local.supervise import Program, Supervisor, child_environment
+from tests.waiting import eventually
 
 PATIENCE_S = 10.0
 
@@ -28,19 +28,13 @@ def program(name: str, script: str, *, stop_within_s: float = 5.0) -> Program:
     )
 
 
-async def until(fact: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not fact():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # between processes there is no event to wait for
-
-
 async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     supervisor = Supervisor(stages=[[program("worker", "exec sleep 60")]])
     running = asyncio.ensure_future(supervisor.run())
-    await until(lambda: "worker" in supervisor.pids())
+    await eventually(lambda: "worker" in supervisor.pids())
     first = supervisor.pids()["worker"]
     os.kill(first, signal.SIGKILL)
-    await until(lambda: supervisor.pids().get("worker", first) != first)
+    await eventually(lambda: supervisor.pids().get("worker", first) != first)
     supervisor.stop()
     assert await running == 0
     assert supervisor.pids() == {}
@@ -54,7 +48,7 @@ async def test_stages_stop_in_the_opposite_order(tmp_path: Path) -> None:
     stages = [[program(name, script.replace("{0}", name))] for name in ("syncer", "coordinator", "worker")]
     supervisor = Supervisor(stages=stages)
     running = asyncio.ensure_future(supervisor.run())
-    await until(lambda: log.exists() and log.read_text().count("up") == 3)
+    await eventually(lambda: log.exists() and log.read_text().count("up") == 3)
     supervisor.stop()
     await running
     assert log.read_text().split()[3:] == ["worker", "coordinator", "syncer"]
@@ -65,12 +59,12 @@ async def test_one_that_is_added_is_kept_alive_stops_first_and_prints_where_it_i
     script = "trap 'echo {0} >> " + str(log) + "; exit 0' TERM; echo {0} is up; while :; do sleep 0.01; done"
     supervisor = Supervisor(stages=[[program("worker", script.replace("{0}", "worker"))]])
     running = asyncio.ensure_future(supervisor.run())
-    await until(lambda: "worker" in supervisor.pids())
+    await eventually(lambda: "worker" in supervisor.pids())
     supervisor.add(dataclasses.replace(program("feed", script.replace("{0}", "feed")), output=own))
-    await until(own.exists)
-    await until(lambda: own.read_text() == "feed is up\n")
+    await eventually(own.exists)
+    await eventually(lambda: own.read_text() == "feed is up\n")
     os.kill(supervisor.pids()["feed"], signal.SIGKILL)
-    await until(lambda: own.read_text() == "feed is up\n" * 2)
+    await eventually(lambda: own.read_text() == "feed is up\n" * 2)
     supervisor.stop()
     assert await running == 0
     assert log.read_text().split() == ["feed", "worker"]
@@ -82,7 +76,7 @@ async def deaf(folder: Path, *, stop_within_s: float) -> tuple[Supervisor, async
     script = f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done"
     supervisor = Supervisor(stages=[[program("deaf", script, stop_within_s=stop_within_s)]])
     running = asyncio.ensure_future(supervisor.run())
-    await until(ready.exists)
+    await eventually(ready.exists)
     return supervisor, running
 
 
@@ -116,7 +110,7 @@ async def test_a_final_end_stops_everything_with_exit_code_1(tmp_path: Path) -> 
 async def test_the_pause_before_a_restart_grows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor(stages=[[program("broken", "exit 3")]])
     running = asyncio.ensure_future(supervisor.run())
-    await until(lambda: len(caplog.records) >= 3)
+    await eventually(lambda: len(caplog.records) >= 3)
     supervisor.stop()
     await running
     assert [record.message for record in caplog.records[:3]] == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import requests
@@ -13,6 +14,7 @@ from fleet.errors import InvalidConfig
 from fleet.metrics.counters import Counted
 from fleet.metrics.port import serve_metrics
 from tests.servers.ports import free_port
+from tests.waiting import answered
 
 
 async def counted() -> Counted:
@@ -30,13 +32,7 @@ async def listening() -> AsyncIterator[str]:
     port = free_port()
     task = asyncio.create_task(serve_metrics(port, counted))
     # It listens as soon as it is asked: nothing tells when.
-    async with asyncio.timeout(5):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                break
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.005)
+    _, writer = await answered(partial(asyncio.open_connection, "127.0.0.1", port), ConnectionRefusedError)
     writer.close()
     try:
         yield f"http://127.0.0.1:{port}"

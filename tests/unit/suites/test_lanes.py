@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.owning import eventually
 from tests.suites.lanes import Lanes
 from tests.suites.parts import Part
+from tests.waiting import eventually
 
 MEETS = """
 import pathlib, time
