@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,8 @@ class Queue:
         """A look found the settled list empty."""
         self.verdicts: list[Tracking] = []
         self.records: dict[str, Tracked] = {}
+        self.pages: list[list[Tracked]] = []
+        """All that is tracked, for who looks through it."""
         self.forgotten: set[str] = set()
         self.hidden_ms: Mapping[str, int] = {}
 
@@ -104,6 +106,11 @@ class Queue:
 
     async def tracked(self, broker_ids: Sequence[str]) -> list[Tracked | None]:
         return [self.records.get(broker_id) for broker_id in broker_ids]
+
+    async def all_tracked(self) -> AsyncIterator[list[Tracked]]:
+        self._journal.append(("look",))
+        for page in self.pages:
+            yield page
 
     async def bury(self, letters: Sequence[str], *, keep: int) -> None:
         self._journal.append(("bury", len(letters)))
