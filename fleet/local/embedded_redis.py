@@ -60,9 +60,6 @@ class EmbeddedRedis:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def start(self, *, timeout_s: float = 10.0) -> str:
         """Start it and return its URL once it answers. Call it from the main thread: the server ends with it."""
         executable = self._executable or find_executable()

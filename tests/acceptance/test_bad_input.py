@@ -18,7 +18,6 @@ from fleet.sources.open import open_publisher
 from fleet.state import observe
 from fleet.state.connect import connected
 from fleet.state.keys import FleetKeys, QueueKeys
-from fleet.state.queue import Queue
 from fleet.state.warnings import Warnings
 from tests.acceptance.fleet_command import Fleet
 from tests.servers.local import RedisServer, running_redis
@@ -93,7 +92,7 @@ async def _publish(stage: Stage, messages: list[Outgoing]) -> None:
 async def _counted(url: str) -> tuple[int, int, int]:
     async with connected(url) as client:
         (view,) = await observe.queues(client, [QUEUE])
-        return view.counts["malformed"], view.counts["received"], await client.llen(Queue(client, QUEUE).keys.dead)
+        return view.counts["malformed"], view.counts["received"], await client.llen(QueueKeys(QUEUE).dead)
 
 
 def _warned(stage: Stage) -> bool:
@@ -166,7 +165,7 @@ def test_a_url_that_can_never_be_called_is_kept_with_the_reason_and_its_group_go
         with stage.client() as client:
             letters = [json.loads(letter) for letter in client.lrange(QueueKeys(QUEUE).dead, 0, -1)]
         assert sorted(letter["messageId"] for letter in letters) == [message.id for message in bad]
-        assert all("not a URL that can be called" in letter["reason"] for letter in letters)
+        assert all("no URL that could be called" in letter["reason"] for letter in letters)
         assert "put aside" in worker.text()
 
 

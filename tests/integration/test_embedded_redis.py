@@ -95,9 +95,9 @@ def test_the_death_of_the_server_at_its_start_is_told_with_its_last_words(tmp_pa
     with pytest.raises(StateUnavailable, match=r"ended with 1: .*[Mm]emory") as caught:
         server.start()
     assert "\n" not in str(caught.value)
-    assert not server.is_running()
+    assert server.pid is None
     with EmbeddedRedis(directory=tmp_path) as next_one:
-        assert next_one.is_running()
+        assert find_running(tmp_path) == next_one.url
 
 
 def test_a_machine_without_any_server_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,4 +165,4 @@ def test_a_killed_starter_takes_its_server_along(tmp_path: Path) -> None:
     assert readable
     assert find_running(tmp_path) is None
     with ended:
-        assert ended.is_running()
+        assert find_running(tmp_path) == ended.url
