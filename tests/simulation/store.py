@@ -1,4 +1,4 @@
-"""Redis in memory: `store.lua` in a LuaJIT, with the .lua files of the fleet running inside it as they are.
+"""Redis in memory: `store.lua` and what it names, in a LuaJIT that runs the .lua files of the fleet as they are.
 
 fakeredis copies every argument and every answer between two languages; here a script and the data it works on share
 one. Answers cross over as JSON, which both sides read and write quickly. Time stands still until somebody sets it.
@@ -19,7 +19,7 @@ from fleet.state.refusals import Parser
 
 _decode = msgspec.json.Decoder().decode
 MOST_ON_STACK = 4000
-_SOURCE = Path(__file__).with_name("store.lua")
+_FOLDER = Path(__file__).parent
 
 
 class Store:
@@ -27,7 +27,9 @@ class Store:
 
     def __init__(self) -> None:
         self.lua = LuaRuntime(encoding="utf-8", unpack_returned_tuples=True)
-        self.s: Any = self.lua.execute(_SOURCE.read_text("utf-8"))
+        self.s: Any = self.lua.execute((_FOLDER / "store.lua").read_text("utf-8"))
+        for more in ("lists.lua", "sorted_sets.lua", "calls.lua"):
+            self.lua.execute((_FOLDER / more).read_text("utf-8"), self.s)
         self._evalsha: Any = self.s.evalsha
         self._command: Any = self.s.command
         self.now_us = 0.0

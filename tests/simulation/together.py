@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.simulation.faults import Fault
+from tests.simulation.fault import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -14,23 +14,19 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from unittest import mock
 
-from fleet.clock import SystemClock
 from fleet.errors import FleetError
-from fleet.message import Message, encode
-from fleet.sources.base import Outgoing
-from fleet.sources.own.source import OwnPublisher
-from fleet.sources.sqlite.address import parse_address
-from fleet.sources.sqlite.publisher import SqlitePublisher
 from fleet.state.pool import AWAY_GRACE_MS
 from fleet.state.scripts import names, script
 from tests.simulation import clock, faults, together
 from tests.simulation.checks import Checks, Excuses, Violation
 from tests.simulation.endpoint import SLOWEST_S, Endpoint, Endpoints
+from tests.simulation.fault import CARRIED_OUT as ONE_AT_A_TIME
 from tests.simulation.fleet import Fleet
 from tests.simulation.loop import Event, Livelock, Loop, Process
 from tests.simulation.network import Network, Weather
-from tests.simulation.redis import URL, RedisHost, SimulatedClient, know_scripts
-from tests.simulation.scenario import SENDING_S, FaultPlan, MessagePlan, Scenario
+from tests.simulation.producer import send
+from tests.simulation.redis import RedisHost, SimulatedClient, know_scripts
+from tests.simulation.scenario import SENDING_S, FaultPlan, Scenario
 from tests.simulation.sources.activemq import ActiveMqBroker
 from tests.simulation.sources.broker import Broker
 from tests.simulation.sources.jetstream import JetStreamBroker
@@ -45,9 +41,7 @@ NO_PROGRESS_S = 100.0
 """… or at least some of it in this time, if a pool with few slots gives them to both."""
 DRAINED_WITHIN_S = 420.0
 """In addition to the delays that endpoints ask for."""
-LATEST_S = 13.0
-"""What was on the wire, or waited at a frozen server, is done by then."""
-CARRIED_OUT = {**faults.CARRIED_OUT, **together.CARRIED_OUT}
+CARRIED_OUT = {**ONE_AT_A_TIME, **together.CARRIED_OUT}
 Operate = Callable[["World", random.Random, SimulatedClient, str], Coroutine[Any, Any, None]]
 
 
@@ -84,7 +78,7 @@ class World:
         )
         self.producer = Process("producer", 1)
         self._operators = 0
-        self._sent = 0
+        self.sent = 0
         self._all_well = False
         """Once it is true, no endpoint falls sick again."""
         self._told: set[str] = set()
@@ -233,7 +227,7 @@ class World:
     async def _history(self) -> None:
         self.fleet.begin()
         for queue in self.scenario.queues:
-            self.loop.start(self.producer, self._send(queue.name)).add_done_callback(self._on_end_of_ours)
+            self.loop.start(self.producer, send(self, queue.name)).add_done_callback(self._on_end_of_ours)
         for fault in self.scenario.faults:
             self.loop.later(fault.at_s, self._carry_out, fault)
         await self._pass(SENDING_S)
@@ -313,7 +307,7 @@ class World:
 
     def _look(self) -> None:
         may_be_late = self.scenario.families & {"redis", "weather"}
-        patience_s = self.scenario.ttl_ms / 1000 + (LATEST_S if may_be_late else 2.0)
+        patience_s = self.scenario.ttl_ms / 1000 + (faults.LATEST_S if may_be_late else 2.0)
         processes = [self.fleet.process(name) for name in self.fleet.running()]
         self.checks.on_look(
             [one for one in processes if one.is_stopped and self.loop.now_s - one.stopped_s > patience_s]
@@ -329,69 +323,10 @@ class World:
         if (error := task.exception()) is not None:
             self.checks.broken("harness", f"{type(error).__name__}: {error}")
 
-    # Sending ------------------------------------------------------------------------------------------
-
-    async def _send(self, queue: str) -> None:
-        publish = await self._publisher(queue)
-        groups = {group.name: group for group in self.scenario.groups if group.queue == queue}
-        for message in self.scenario.messages:
-            if message.group in groups:
-                await asyncio.sleep(max(0.0, message.at_s - self.loop.now_s))
-                group = groups[message.group]
-                body = encode(
-                    Message(
-                        id=message.id,
-                        mediation_target=f"{group.origin}/{message.id}",
-                        pool_code=group.pool,
-                        message_group_id=message.group,
-                        high_priority=message.is_high,
-                        dispatch_mode=group.mode,  # type: ignore[arg-type]
-                    )
-                )
-                await self._until_sent(publish, message, body)
-
-    async def _until_sent(
-        self, publish: Callable[[str, str, bytes], Coroutine[Any, Any, None]], message: MessagePlan, body: bytes
-    ) -> None:
-        self.checks.on_sent(message)  # first: it may be delivered before its producer hears that it was accepted
-        while True:
-            try:
-                await publish(message.id, message.group, body)
-            except FleetError:
-                await asyncio.sleep(0.5)
-                continue
-            self._sent += 1
-            return
-
-    async def _publisher(self, queue: str) -> Callable[[str, str, bytes], Coroutine[Any, Any, None]]:
-        plan = next(plan for plan in self.scenario.queues if plan.name == queue)
-        if plan.kind in ("sqlite", "own"):
-            publisher: SqlitePublisher | OwnPublisher
-            if plan.kind == "sqlite":
-                address = parse_address(plan.uri)
-                publisher = SqlitePublisher(path=address.path, queue=address.queue, clock=SystemClock())
-                await publisher.open()
-            else:
-                publisher = OwnPublisher(queue=queue, redis_url=URL)
-                publisher.attach(SimulatedClient(self.network, self.redis, self.loop))
-
-            async def publish(id_: str, group: str, body: bytes) -> None:
-                (refused,) = await publisher.publish([Outgoing(id_, body, group)])
-                if refused is not None:
-                    raise FleetError(refused)
-
-            return publish
-        broker = self.brokers[queue]
-
-        async def store(id_: str, group: str, body: bytes) -> None:
-            broker.publish(group, body)
-
-        return store
-
     # Where it stands ------------------------------------------------------------------------------------
 
     def _all_sent(self) -> bool:
-        return self._sent == len(self.scenario.messages)
+        return self.sent == len(self.scenario.messages)
 
     def _is_drained(self) -> bool:
         if not self._all_sent() or any(broker.left for broker in self.brokers.values()):
@@ -414,9 +349,7 @@ class World:
     def _left(self) -> str:
         at_sources = {name: broker.left for name, broker in self.brokers.items() if broker.left}
         keys = [key for key in self.redis.store.all_keys() if not key.startswith("{fleet}")]
-        return (
-            f"sent {self._sent}, undelivered {self.checks.lost()[:10]}, at sources {at_sources}, in Redis {keys[:30]}"
-        )
+        return f"sent {self.sent}, undelivered {self.checks.lost()[:10]}, at sources {at_sources}, in Redis {keys[:30]}"
 
     @contextlib.contextmanager
     def _logs(self) -> Iterator[None]:
