@@ -269,6 +269,16 @@ class Stage:
 
     # Judgement --------------------------------------------------------------------------------------
 
+    def started(self) -> int:
+        """Requests that its endpoint has begun to answer."""
+        return self._noted("start")
+
+    def ended(self) -> int:
+        return self._noted("end")
+
+    def _noted(self, kind: str) -> int:
+        return self.endpoint_journal.read_text().count(f'"{kind}"') if self.endpoint_journal.exists() else 0
+
     def depth(self) -> Depth:
         async def ask() -> Depth:
             source = open_source(QUEUE, self.near_uri or self.queue_uri, self.visibility_s * 1000, around=self.around)

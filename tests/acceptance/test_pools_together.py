@@ -37,10 +37,6 @@ def _send(stage: Stage, pool: str, count: int, groups: int, *, path: str = "/") 
     stage.sent += count
 
 
-def _ended(stage: Stage) -> int:
-    return stage.endpoint_journal.read_text().count('"end"') if stage.endpoint_journal.exists() else 0
-
-
 def _configure(stage: Stage, *pools: dict[str, Any]) -> None:
     stage.write_config(list(pools))
     stage.start("syncer", "--config", str(stage.config))
@@ -57,10 +53,10 @@ def test_a_busy_pool_is_not_put_off_because_an_idle_one_has_room(tmp_path: Path)
         stage.start("coordinator")
         stage.start("worker")
         _send(stage, "IDLE", 5, 5)
-        until(lambda: _ended(stage) == 5, 30, stage.describe)
+        until(lambda: stage.ended() == 5, 30, stage.describe)
         _send(stage, "BUSY", 6_000, 300)
         begun = time.monotonic()
-        until(lambda: _ended(stage) == 6_005, 60, stage.describe, every_s=0.1)
+        until(lambda: stage.ended() == 6_005, 60, stage.describe, every_s=0.1)
         # A single refusal puts its messages off for thirty seconds.
         assert time.monotonic() - begun < 25
 
@@ -75,7 +71,7 @@ def test_a_pool_that_stands_still_does_not_hold_up_another(tmp_path: Path) -> No
         stage.start("worker")
         _send(stage, "STILL", 500, 10)
         _send(stage, "QUICK", 2_000, 100)
-        until(lambda: _ended(stage) >= 2_000, 60, stage.describe, every_s=0.1)
+        until(lambda: stage.ended() >= 2_000, 60, stage.describe, every_s=0.1)
 
 
 def test_messages_of_a_pool_that_was_removed_go_to_the_default_pool(tmp_path: Path) -> None:
@@ -85,9 +81,9 @@ def test_messages_of_a_pool_that_was_removed_go_to_the_default_pool(tmp_path: Pa
         stage.start("coordinator")
         stage.start("worker")
         _send(stage, "GONE", 20, 4)
-        until(lambda: _ended(stage) == 20, 30, stage.describe)
+        until(lambda: stage.ended() == 20, 30, stage.describe)
         stage.write_config([{"code": "STAYS", "concurrency": 5}])
         with stage.client() as client:
             until(lambda: not client.exists(PoolKeys("GONE").settings), 30, stage.describe)
         _send(stage, "GONE", 5, 5)
-        until(lambda: _ended(stage) == 25, 20, stage.describe)
+        until(lambda: stage.ended() == 25, 20, stage.describe)

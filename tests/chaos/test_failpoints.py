@@ -53,7 +53,7 @@ def test_a_coordinator_that_sleeps_before_the_first_message_ever_for_a_pool_is_r
         victim = _begin(stage, "coordinator", "tracked:stop:1")
         _wait_until_hit(stage, victim, "stop")
         stage.start("coordinator")
-        until(lambda: _started(stage) > MESSAGES // 10, 30, stage.describe)
+        until(lambda: stage.started() > MESSAGES // 10, 30, stage.describe)
         stage.resume(victim)
         stage.wait_drained(90)
         judge(stage)
@@ -71,8 +71,8 @@ def test_a_worker_whose_event_loop_hangs_there_loses_its_groups(tmp_path: Path, 
         stage.note_doubt(victim)
         stage.start("worker")
         stage.wait_lapsed(victim)
-        went_on = _started(stage) + MESSAGES // 10
-        until(lambda: _started(stage) >= went_on, 30, stage.describe)
+        went_on = stage.started() + MESSAGES // 10
+        until(lambda: stage.started() >= went_on, 30, stage.describe)
         assert not stage.is_drained(), "nothing is left that it could disturb"
         stage.resume(victim)
         stage.wait_drained(90)
@@ -91,9 +91,9 @@ def test_a_worker_that_wakes_sends_nothing_under_leases_that_lapsed(tmp_path: Pa
             until(lambda: victim.blocked_at_ms > 0, 60, stage.describe)
             stage.note_doubt(victim)
         epochs = {int(epoch) for _, epoch in stage.leases_of(victim)}
-        assert _started(stage) < nth, "nothing waited in libcurl"
+        assert stage.started() < nth, "nothing waited in libcurl"
         stage.wait_lapsed(victim)
-        started = _started(stage)
+        started = stage.started()
         stage.resume(victim)
         stage.wait_drained(90)
         late = [r for r in read(stage.endpoint_journal) if isinstance(r, Start)][started:]
@@ -115,10 +115,10 @@ def test_a_worker_killed_with_rate_permits_gives_none_twice(tmp_path: Path) -> N
         victim = _begin(stage, "worker", "claimed:kill:1")
         _wait_until_hit(stage, victim, "kill")
         stage.start("worker")
-        until(lambda: _started(stage) > 0, 30, stage.describe)
+        until(lambda: stage.started() > 0, 30, stage.describe)
         let_pass(5)
         # The permits of the killed one are spent; the minute holds no more than the rest.
-        assert 0 < _started(stage) < 40
+        assert 0 < stage.started() < 40
 
 
 def _begin(stage: Stage, role: str, spec: str, groups: int = GROUPS, latency_ms: int = 5) -> Member:
@@ -141,9 +141,3 @@ def _wait_until_hit(stage: Stage, victim: Member, action: str) -> None:
 
     until(hit, 60, stage.describe)
     stage.note_doubt(victim)
-
-
-def _started(stage: Stage) -> int:
-    if not stage.endpoint_journal.exists():
-        return 0
-    return stage.endpoint_journal.read_text().count('"start"')

@@ -115,7 +115,7 @@ def _through(stage: Stage, trouble: Trouble, messages: int, *, each: float = 2) 
     stage.start("server", "--port", "0")
     stage.wait_up()
     stage.send_messages(messages, groups=stage.concurrency)
-    until(lambda: _delivered(stage) >= messages // 4, 60, stage.describe, every_s=0.05)
+    until(lambda: stage.ended() >= messages // 4, 60, stage.describe, every_s=0.05)
     split_ms = trouble(stage)
     usable_ms = time.time() * 1000
     until(lambda: _ends(stage, usable_ms) > stage.concurrency, 60, stage.describe, every_s=0.02)
@@ -143,10 +143,6 @@ def _is_delivered(stage: Stage) -> bool:
             return False
     depth = stage.depth()
     return depth.waiting + depth.invisible == 0
-
-
-def _delivered(stage: Stage) -> int:
-    return stage.endpoint_journal.read_text().count('"end"') if stage.endpoint_journal.exists() else 0
 
 
 def _ends(stage: Stage, since_ms: float, until_ms: float = float("inf")) -> int:

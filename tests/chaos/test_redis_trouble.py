@@ -67,9 +67,9 @@ def test_a_full_redis_goes_on_settling_and_loses_nothing(tmp_path: Path) -> None
         _wait_for(stage, MESSAGES // 4)
         with stage.client() as client:
             client.config_set("maxmemory", str(int(client.info("memory")["used_memory"]) - 100_000))
-            before = _ended(stage)
+            before = stage.ended()
             let_pass(3)
-            assert _ended(stage) > before, "deliveries stood still while Redis was full"
+            assert stage.ended() > before, "deliveries stood still while Redis was full"
             client.config_set("maxmemory", "0")
         stage.wait_drained(90)
         judge(stage)
@@ -85,12 +85,8 @@ def _begin(stage: Stage, latency_ms: int = 20) -> None:
     stage.send_messages(MESSAGES, GROUPS)
 
 
-def _ended(stage: Stage) -> int:
-    return stage.endpoint_journal.read_text().count('"end"') if stage.endpoint_journal.exists() else 0
-
-
 def _wait_for(stage: Stage, delivered: int) -> None:
-    until(lambda: _ended(stage) >= delivered, 60, stage.describe, every_s=0.05)
+    until(lambda: stage.ended() >= delivered, 60, stage.describe, every_s=0.05)
 
 
 def _judge_but_duplicates(stage: Stage) -> None:

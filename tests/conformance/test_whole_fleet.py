@@ -69,12 +69,8 @@ def judge(stage: Stage, kind: str) -> Judgement:
     return verdict
 
 
-def delivered(stage: Stage) -> int:
-    return stage.endpoint_journal.read_text().count('"end"') if stage.endpoint_journal.exists() else 0
-
-
 def wait_for(stage: Stage, count: int) -> None:
-    until(lambda: delivered(stage) >= count, DRAIN_S, stage.describe, every_s=0.05)
+    until(lambda: stage.ended() >= count, DRAIN_S, stage.describe, every_s=0.05)
 
 
 def at_work(stage: Stage) -> Member:

@@ -42,33 +42,29 @@ async def test_ringing_at_a_file_that_is_gone_is_no_error(tmp_path: Path) -> Non
     file_bell.ring(tmp_path / "gone")
 
 
+async def comes_to_a_poll_that_waits(queue_file: QueueFile) -> None:
+    async with queue_file.source() as source:
+        poll = asyncio.create_task(source.poll(1, 60_000))
+        assert await source.poll(1, 0) == []
+        await queue_file.send("x")
+        assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
+
+
 async def test_a_poll_hears_a_send_and_does_not_find_it_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(sqlite, "_LOOK_S", 60)
-    async with queue_file.source() as source:
-        poll = asyncio.create_task(source.poll(1, 60_000))
-        assert await source.poll(1, 0) == []
-        await queue_file.send("x")
-        assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
+    await comes_to_a_poll_that_waits(queue_file)
 
 
 async def test_a_poll_finds_what_was_sent_without_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(file_bell, "ring", lambda path: None)
-    async with queue_file.source() as source:
-        poll = asyncio.create_task(source.poll(1, 60_000))
-        assert await source.poll(1, 0) == []
-        await queue_file.send("x")
-        assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
+    await comes_to_a_poll_that_waits(queue_file)
 
 
 async def test_a_process_without_inotify_still_wakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue_file = QueueFile(tmp_path / "queue.db")
     monkeypatch.setattr(file_bell._libc, "inotify_init1", lambda flags: -1)
-    async with queue_file.source() as source:
-        poll = asyncio.create_task(source.poll(1, 60_000))
-        assert await source.poll(1, 0) == []
-        await queue_file.send("x")
-        assert bodies(await asyncio.wait_for(poll, 5)) == ["x"]
+    await comes_to_a_poll_that_waits(queue_file)
