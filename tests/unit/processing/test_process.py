@@ -25,6 +25,7 @@ from fleet.processing.process import Answer, Processor
 from fleet.sign import Signer
 from tests.clocks import HandClock
 from tests.unit.delivery.noted import NotedBreakers, NotedClient
+from tests.waiting import eventually
 
 URL, ORIGIN = "http://a.example:81/orders", "http://a.example:81"
 KEY = b"the app's key"
@@ -96,9 +97,7 @@ class Scene:
     async def sent(self) -> asyncio.Task[Answer]:
         """It is under way, and its target has not answered yet."""
         task, there = asyncio.ensure_future(self.process()), len(self.http.sent) + 1
-        async with asyncio.timeout(5):
-            while len(self.http.sent) < there:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await eventually(lambda: len(self.http.sent) >= there)
         return task
 
     def has(self, **changes: Any) -> None:

@@ -12,6 +12,7 @@ from fleet.errors import StateUnavailable
 from fleet.state.entry import ACK, outbox_item
 from tests.state.stage import entry
 from tests.unit.workers.links import Link
+from tests.waiting import eventually
 from workers import report
 from workers.report import REPORT_EVERY_S, Reporter
 
@@ -33,9 +34,7 @@ class Settled:
         self.reporter.report(cast(Any, self.link), call, items(queue, *ids))
 
     async def until_all_is_told(self) -> None:
-        async with asyncio.timeout(60):
-            while self.reporter.busy:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await eventually(lambda: not self.reporter.busy, within_s=60)
 
 
 class QueueOf:

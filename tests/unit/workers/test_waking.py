@@ -9,6 +9,7 @@ import pytest
 
 from fleet.errors import StateUnavailable
 from tests.unit.workers.links import Link
+from tests.waiting import eventually
 from workers.homes import HOMES
 from workers.waking import Waking
 
@@ -195,10 +196,7 @@ async def test_a_full_worker_passes_on_now_and_then_and_forgets_nothing() -> Non
         scene.links["A"].place = 1
         for _ in range(5):
             scene.waking.on_pool("A", "+2")
-        async with asyncio.timeout(5):
-            # Nothing tells when.
-            while len(scene.registry.passed_on) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(scene.registry.passed_on) >= 2)
         assert scene.registry.passed_on == [("A", 2, 4)] * 2
 
 
@@ -223,8 +221,5 @@ async def test_when_redis_is_back_each_home_asks() -> None:
     async with Scene("A", "B") as scene:
         scene.links["B"].place = HOMES
         scene.waking.ask_all()
-        async with asyncio.timeout(5):
-            # Nothing tells when.
-            while scene.links["A"].wakes < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await eventually(lambda: scene.links["A"].wakes >= 2)
         assert scene.links["B"].wakes == 1

@@ -1,0 +1,3 @@
+"""Time jumps here."""
+
+from tests.jumping import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
