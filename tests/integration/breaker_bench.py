@@ -107,11 +107,6 @@ class Bench:
     async def views(self) -> list[BreakerView]:
         return (await SharedBreakers(self.client, rules=RULES).all())[1]
 
-    def not_closed(self) -> list[str]:
-        """Origins, as far as this process knows."""
-        now_ms = self.clock.boot_ms()
-        return [origin for origin, one in self.breakers._origins.items() if one.state(now_ms) != "closed"]
-
     async def until(self, is_so: Callable[[], bool]) -> None:
         await eventually(is_so, within_s=WITHIN_S)
 
