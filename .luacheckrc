@@ -11,7 +11,7 @@ max_line_length = 120
 
 -- The prelude stands before every script, so what it defines at its top level is known to all of them; what stands
 -- before some of them is known to luacheck everywhere, and to tests/state/test_headers.py where it is named.
-for _, name in ipairs({ "prelude", "with/rest", "with/away", "with/clock", "with/changed", "with/owner", "with/rate", "with/queue_time", "with/wake", "with/holder" }) do
+for _, name in ipairs({ "prelude", "with/rest", "with/away", "with/clock", "with/changed", "with/owner", "with/rate", "with/own_queue", "with/own_moving", "with/own_empty", "with/wake", "with/holder" }) do
   local file = "fleet/state/lua/" .. name .. ".lua"
   for line in io.lines(file) do
     local defined = line:match("^local function ([%w_]+)") or line:match("^local ([%w_]+)")

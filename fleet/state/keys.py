@@ -1,6 +1,7 @@
 """Every key name that Fleet uses in Redis. No other file spells one.
 
-Four families, one Cluster slot each: a pool, a source queue, a queue of our own, the fleet. A script touches keys of
+Five families, one Cluster slot each: a pool, a source queue, a queue of our own, a topic with its subscriptions, the
+fleet. A script touches keys of
 one family member only. `docs/redis.md` lists them with their type and what bounds them.
 """
 
@@ -22,7 +23,7 @@ CHANGED_CHANNEL = "fleet:changed"
 """Carries `config` for a new revision, `lease` when one was given back, `pool` and a code when its rules changed, or a
 request to reload (`fleet/state/reload.py`)."""
 OWN_QUEUE_CHANNEL = "fleet:queue"
-"""Carries the name of a queue of our own that has something to show, or will have."""
+"""Carries the prefix of the keys of a queue of our own that shows something, or will: if somebody waits for that."""
 BREAKER_CHANNEL = "fleet:breaker"
 """Carries an origin, and what became of its circuit breaker."""
 
@@ -124,7 +125,7 @@ class QueueKeys:
     name: str
 
     def _key(self, name: str) -> str:
-        return f"{{q:{_tag(self.name)}}}:{name}"
+        return f"{{q:{tag_of(self.name)}}}:{name}"
 
     @property
     def tracked(self) -> str:
@@ -151,55 +152,139 @@ class QueueKeys:
         return self._key("owner")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnQueueKeys:
-    """One partition of a queue that lives in Redis itself: its messages, and which of them are hidden."""
+class MessageKeys:
+    """Messages of our own that wait, and which of them are hidden: the same for a queue and for a subscription."""
 
-    name: str
-    partition: int = 0
+    __slots__ = ()
 
-    def tag(self) -> str:
-        """The queue's name as it stands in its keys, and in signals."""
-        return _tag(self.name)
-
-    def _key(self, name: str) -> str:
-        return f"{{b:{self.tag()}:{self.partition}}}:{name}"
+    @property
+    def prefix(self) -> str:
+        """What all keys begin with, and what a signal says of them."""
+        raise NotImplementedError
 
     @property
     def state(self) -> str:
-        return self._key("state")
+        return self.prefix + "state"
 
     @property
     def bodies(self) -> str:
-        return self._key("bodies")
+        return self.prefix + "bodies"
 
     @property
     def hidden(self) -> str:
-        return self._key("hidden")
+        return self.prefix + "hidden"
 
     @property
     def ready(self) -> str:
-        return self._key("ready")
+        return self.prefix + "ready"
 
     @property
     def due(self) -> str:
-        return self._key("due")
+        return self.prefix + "due"
 
     @property
-    def counts(self) -> str:
-        return self._key("counts")
+    def shown(self) -> str:
+        return self.prefix + "shown"
+
+    @property
+    def delayed(self) -> str:
+        return self.prefix + "delayed"
+
+    @property
+    def fresh(self) -> str:
+        return self.prefix + "fresh"
+
+    @property
+    def out(self) -> str:
+        return self.prefix + "out"
 
     @property
     def seen(self) -> str:
-        return self._key("seen")
+        return self.prefix + "seen"
+
+    @property
+    def origins(self) -> str:
+        return self.prefix + "origins"
+
+    @property
+    def refs(self) -> str:
+        return self.prefix + "refs"
+
+    @property
+    def outboxes(self) -> str:
+        return self.prefix + "outboxes"
+
+    @property
+    def outbox(self) -> str:
+        """Prefix of the list of what goes to one other queue."""
+        return self.prefix + "o:"
+
+    @property
+    def junk(self) -> str:
+        """A set, and the prefix of what its members name."""
+        return self.prefix + "junk"
 
     @property
     def group_list(self) -> str:
         """Prefix of the list of a group's messages."""
-        return self._key("g:")
+        return self.prefix + "g:"
 
 
-def _tag(name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class OwnQueueKeys(MessageKeys):
+    """One partition of a queue that lives in Redis itself."""
+
+    name: str
+    partition: int = 0
+
+    @property
+    def prefix(self) -> str:
+        return f"{{b:{tag_of(self.name)}:{self.partition}}}:"
+
+    @property
+    def bucket(self) -> str:
+        """Prefix of the buckets that bound what is asked of it."""
+        return self.prefix + "bucket:"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKeys(MessageKeys):
+    """A topic: the bodies of what its subscriptions hold. Nothing stands in lanes of its own."""
+
+    name: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{{t:{tag_of(self.name)}}}:"
+
+    @property
+    def subscription(self) -> str:
+        """Prefix of its subscriptions' keys: the name and a colon stand behind it."""
+        return self.prefix + "s:"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKeys(MessageKeys):
+    """A subscription: it lives beside its topic, which holds the bodies."""
+
+    topic: str
+    name: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{TopicKeys(self.topic).subscription}{tag_of(self.name)}:"
+
+    @property
+    def bodies(self) -> str:
+        return TopicKeys(self.topic).bodies
+
+    @property
+    def refs(self) -> str:
+        return TopicKeys(self.topic).refs
+
+
+def tag_of(name: str) -> str:
+    """A name as it stands in keys."""
     # A brace in the name would end the hash tag early and split the family over slots.
     return name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
 
@@ -244,6 +329,8 @@ FAMILIES = (
     "{q:*}:delayed",
     "{b:*}:state",
     "{b:*}:seen",
+    "{t:*}:state",
+    "{t:*}:s:*:state",
     "{fleet}:*",
 )
 """Globs of the keys that may remain once everything is delivered and acked."""

@@ -79,5 +79,7 @@ def number(part: str, name: str) -> int:
 
 def names() -> list[str]:
     """Every script there is, for tests that look at all of them."""
-    files = resources.files("fleet.state").joinpath("lua").iterdir()
-    return sorted(f.name.removesuffix(".lua") for f in files if f.name.endswith(".lua") and f.name != "prelude.lua")
+    folder = resources.files("fleet.state").joinpath("lua")
+    own = [f"own/{file.name}" for file in folder.joinpath("own").iterdir()]
+    files = [file.name for file in folder.iterdir() if file.name != "prelude.lua"]
+    return sorted(name.removesuffix(".lua") for name in [*files, *own] if name.endswith(".lua"))

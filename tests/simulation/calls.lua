@@ -6,7 +6,7 @@ local fmt, floor, concat = string.format, math.floor, table.concat
 
 local WRITES, GROWS = {}, {}
 for name in ('HSET HINCRBY RPUSH LPUSH SADD ZADD SET'):gmatch('%S+') do WRITES[name], GROWS[name] = true, true end
-for name in ('DEL UNLINK PEXPIRE PERSIST HDEL LPOP RPOP LTRIM LREM SREM ZREM ZREMRANGEBYSCORE ZREMRANGEBYRANK ZPOPMIN FLUSHALL')
+for name in ('DEL UNLINK RENAME PEXPIRE PERSIST HDEL LPOP RPOP LTRIM LREM SREM ZREM ZREMRANGEBYSCORE ZREMRANGEBYRANK ZPOPMIN FLUSHALL')
   :gmatch('%S+') do WRITES[name] = true end
 
 local OOM = "OOM command not allowed when used memory > 'maxmemory'."

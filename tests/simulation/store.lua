@@ -136,6 +136,16 @@ function C.DEL(...)
 end
 C.UNLINK = C.DEL
 
+function C.RENAME(key, name)
+  local e = find(key)
+  if not e then fail('ERR no such key') end
+  S.db[key], S.db[name] = nil, e
+  note_new(name)
+  touch(key)
+  touch(name)
+  return { ok = 'OK' }
+end
+
 function C.TYPE(key)
   local e = find(key)
   local names = { h = 'hash', l = 'list', z = 'zset', s = 'set', v = 'string' }
@@ -231,6 +241,11 @@ end
 
 C.HLEN = size('h')
 
+function C.HSTRLEN(key, field)
+  local e = open(key, 'h')
+  return e and e.d[text(field)] and #e.d[text(field)] or 0
+end
+
 function C.HKEYS(key)
   local e = open(key, 'h')
   return e and keys_of(e) or {}
@@ -292,6 +307,11 @@ end
 function C.SMEMBERS(key)
   local e = open(key, 's')
   return e and keys_of(e) or {}
+end
+
+function C.SRANDMEMBER(key)
+  local e = open(key, 's')
+  return e and keys_of(e)[1] or false
 end
 
 function C.SSCAN(key) return { '0', C.SMEMBERS(key) } end

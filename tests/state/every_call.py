@@ -8,11 +8,13 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
-from fleet.state.keys import FleetKeys
+from fleet.state.engine import Engine, Rules, charge
+from fleet.state.keys import FleetKeys, OwnQueueKeys
 from fleet.state.look import look
 from fleet.state.operate import PoolByHand
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.scripts import SEP
+from fleet.state.topic import Copies, Topic
 from fleet.state.totals import Tally
 from fleet.state.warnings import Warnings
 from tests.state.stage import (
@@ -113,20 +115,41 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "acknowledge"
     assert await warnings.acknowledge(warning)
     own = OwnQueue(stage.client, name, now_ms=str(stage.now_ms))
-    yield "send"
+    yield "own/send"
     assert all(await own.send([NewMessage(b"one", "g", "dedup"), NewMessage(b"two")], producer="feed", epoch=1))
-    yield "receive"
+    yield "own/receive"
     shown, _ = await own.receive(10, visibility_ms=TTL_MS)
     assert {one.body for one in shown} == {b"one", b"two"}
-    yield "conclude"
+    yield "own/conclude"
     assert await own.conclude([Conclusion(one.number, one.count, one.group, "show") for one in shown]) == [
         True,
         True,
     ]
-    yield "depth"
+    yield "own/depth"
     assert (await own.contents()).messages == 2
-    yield "purge"
+    yield "own/purge"
     await own.purge()
+    yield "own/clear"
+    broker = Engine(stage.client, OwnQueueKeys(name), kind="o", incarnation=1, now_ms=str(stage.now_ms))
+    await broker.clear()
+    yield "own/establish"
+    await broker.establish()
+    yield "own/arrive"
+    assert await broker.arrive([(1, 7, "g", "tbody")], source="another", origin="another") == 1
+    await broker.receive(1, Rules(0))
+    await broker.receive(1, Rules(0, max_count=1, target="third"))
+    yield "own/leave"
+    (moving,) = await broker.outgoing("third", 10)
+    assert await broker.leave("third", moving.place) == 0
+    yield "own/charge"
+    charged = await charge(
+        stage.client, OwnQueueKeys(name), "Send", [1, 2], incarnation=1, capacity=2.0, refill=1.0, idle_ms=TTL_MS
+    )
+    assert charged.wait_ms[0] == 0 < charged.wait_ms[1]
+    yield "own/publish"
+    topic = Topic(stage.client, name, incarnation=1, version=1, now_ms=str(stage.now_ms))
+    await topic.establish()
+    assert len((await topic.publish([Copies("tbody", "g", [(0, True)])], [name])).numbers) == 1
     yield "tally"
     counters = Counters()
     counters.add("pool", code, "SUCCESS")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fleet.errors import Fenced
 from fleet.state.connect import Client
+from fleet.state.engine import DEDUP_MS, PER_LANE
 from fleet.state.keys import OWN_QUEUE_CHANNEL, OwnQueueKeys
-from fleet.state.own_queue import DEDUP_MS, PER_LANE, Conclusion, Contents, NewMessage, OwnQueue, Shown
+from fleet.state.own_queue import Conclusion, Contents, NewMessage, OwnQueue, Shown
+from fleet.state.scripts import Script
 from tests.state.stage import Stage, hearing
 
 LONG_MS = 60_000
@@ -144,24 +148,25 @@ async def test_a_purge_leaves_nothing_and_the_queue_goes_on(queue: OwnQueue, cou
     assert await names(queue) == ["next"]
 
 
-async def test_what_is_sent_while_a_queue_is_purged_stays_in_its_order(
+async def test_what_is_sent_before_a_purge_has_cleared_everything_stays_in_its_order(
     queue: OwnQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await queue.send([NewMessage(b"old", f"g{i % 3}" if i % 4 else "") for i in range(12_000)])
+    await queue.send([NewMessage(b"old", f"g{i % 3_000}" if i % 4 else "") for i in range(12_000)])
     taken = await shown(queue, 2)
     sent: list[str] = []
-    purge_lanes = queue._purge_lanes
+    call = Script.__call__
 
-    async def purging(bound: str, lanes: list[str]) -> int:
+    async def calling(self: Script, *arguments: Any) -> Any:
         # Between any two calls: to groups that are there, to a new one, and to none.
-        for group in ("g1", f"new-{len(sent)}", ""):
-            await queue.send(new(f"{len(sent)}", group=group))
-            sent.append(f"{len(sent)}")
-        return await purge_lanes(bound, lanes)
+        if self.name == "own/clear":
+            for group in ("g1", f"new-{len(sent)}", ""):
+                sent.append(f"{len(sent)}")
+                await queue.send(new(sent[-1], group=group))
+        return await call(self, *arguments)
 
-    monkeypatch.setattr(queue, "_purge_lanes", purging)
+    monkeypatch.setattr(Script, "__call__", calling)
     assert await queue.purge() == 12_000
-    assert (await queue.contents()).messages == len(sent) > 3
+    assert (await queue.contents()).messages == len(sent) > 9
     assert not any(await queue.conclude([Conclusion(one.number, one.count, one.group, "hide", 1) for one in taken]))
     seen: list[Shown] = []
     while batch := await shown(queue):
@@ -170,16 +175,7 @@ async def test_what_is_sent_while_a_queue_is_purged_stays_in_its_order(
     assert sorted(one.body.decode() for one in seen) == sorted(sent)
     in_g1 = [int(one.body) for one in seen if one.group == "g1"]
     assert in_g1 == sorted(in_g1) and in_g1
-
-
-async def test_who_waits_is_told_that_a_purge_freed_a_group(stage: Stage, queue: OwnQueue) -> None:
-    (bound,) = await queue.send(new("old"))
-    await shown(queue)
-    await queue.send(new("newer"))
-    async with hearing(stage, OWN_QUEUE_CHANNEL) as heard:
-        assert await queue._purge_lanes(bound, ["g"]) == 1
-        assert await heard.since(queue.keys.state) == ["orders"]
-    assert await names(queue) == ["newer"]
+    assert {key async for key in queue.client.scan_iter()} == {queue.keys.state}
 
 
 async def test_a_queue_whose_name_has_braces_stays_in_one_slot(client: Client) -> None:
@@ -191,12 +187,19 @@ async def test_a_queue_whose_name_has_braces_stays_in_one_slot(client: Client) -
 async def test_who_waits_is_told_of_what_is_sent_or_shown_again(stage: Stage, queue: OwnQueue) -> None:
     async with hearing(stage, OWN_QUEUE_CHANNEL) as heard:
         await queue.send(new("a", "b"))
-        assert await heard.since(queue.keys.state) == ["orders"]
+        assert await heard.since(queue.keys.state) == [], "nobody waits"
+        one, *_ = await shown(queue)
+        assert await shown(queue) == []
         await queue.send(new("c"))
-        assert await heard.since(queue.keys.state) == [], "its group showed something already"
-        one, *_ = await shown(queue, 1)
+        assert await heard.since(queue.keys.state) == [], "its group is held"
+        await queue.send(new("d", "e", group="h"))
+        assert await heard.since(queue.keys.state) == [queue.keys.prefix]
+        await queue.send(new("f", group="i"))
+        assert await heard.since(queue.keys.state) == [], "told once"
+        await shown(queue)
+        assert await shown(queue) == []
         await queue.conclude([Conclusion(one.number, one.count, one.group, "show")])
-        assert await heard.since(queue.keys.state) == ["orders"]
+        assert await heard.since(queue.keys.state) == [queue.keys.prefix]
 
 
 def test_each_queue_has_keys_of_its_own() -> None:

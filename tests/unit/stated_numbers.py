@@ -36,7 +36,7 @@ from fleet.sources.sqs import client as sqs_client
 from fleet.sources.sqs import publisher as sqs_publisher
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
-from fleet.state import breakers, cluster, connections, hear, look, own_queue, pool, queue, scripts, totals, warnings
+from fleet.state import breakers, cluster, connections, engine, hear, look, pool, queue, scripts, totals, warnings
 from fleet.state.registry import NEARLY_FULL
 from fleet.state.scripts import number
 from spark import feed
@@ -166,7 +166,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"the newest {letter.KEPT_A_QUEUE:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
         f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
         f"publishers stop at {percent(NEARLY_FULL)} of `maxmemory`",
-        f"sent in {own_queue.DEDUP_MS / 60_000:g} minutes",
+        f"sent in {engine.DEDUP_MS / 60_000:g} minutes",
         f"{mib(fetch.MAX_CONFIG_BYTES)} of each source",
         f"the dead for a {'minute' if literal('beat', 'now - ') == 60_000 else '?'}",
         f"{breakers.MOST_ORIGINS:,} origins; forgotten an {'hour' if breakers.IDLE_MS == 3_600_000 else '?'} after",
@@ -297,8 +297,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/sources.md": (
         f"| the embedded queue, our own, SQS FIFO | {minutes(sqlite_publisher.DEDUP_MS)} minutes |",
-        f"accepted and dropped for {minutes(own_queue.DEDUP_MS)} minutes",
-        f"at most {own_queue.PER_LANE} messages of each",
+        f"accepted and dropped for {minutes(engine.DEDUP_MS)} minutes",
+        f"at most {engine.PER_LANE} messages of each",
         f"At most {NAME} printable characters",
         f"Above {percent(NEARLY_FULL)} of `maxmemory` it takes nothing more",
         f"a long poll of {sqs.LONG_POLL_S} s for up to {sqs_client.BATCH} messages",

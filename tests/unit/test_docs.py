@@ -109,18 +109,20 @@ def test_a_number_that_a_page_states_is_that_of_the_code(page: str, words: str) 
 
 def names_of(family: type) -> set[str]:
     given = {item.name for item in dataclasses.fields(family)} if dataclasses.is_dataclass(family) else set()
-    return {name for name in vars(family) if not name.startswith("_")} - given - {"tag"}
+    own = {"bucket"} if family is keys.MessageKeys else set()
+    return {name for name in vars(family) if not name.startswith("_")} - given - {"tag", "prefix"} | own
 
 
 FAMILIES = [
     ("A pool: `{p:CODE}:`", keys.PoolKeys),
     ("A source queue: `{q:NAME}:`", keys.QueueKeys),
-    ("A queue of our own: `{b:NAME:0}:`", keys.OwnQueueKeys),
+    ("Messages of our own: `{b:NAME:P}:` and `{t:TOPIC}:s:NAME:`", keys.MessageKeys),
+    ("A topic: `{t:TOPIC}:`", keys.TopicKeys),
     ("The fleet: `{fleet}:`", keys.FleetKeys),
 ]
 WRITES = (
     "HSET|HDEL|HINCRBY|SADD|SREM|ZADD|ZREM|ZREMRANGEBYSCORE|ZREMRANGEBYRANK|LPUSH|RPUSH|LPOP|RPOP|LREM|LTRIM|SET|DEL"
-    "|PEXPIRE|PERSIST"
+    "|PEXPIRE|PERSIST|UNLINK|RENAME"
 )
 
 
@@ -142,7 +144,7 @@ def test_every_channel_is_described() -> None:
 def test_every_script_is_described_and_every_one_that_is_named_exists() -> None:
     there = {f"{name}.lua" for name in scripts.names()}
     assert set(first_column("docs/redis.md", "Scripts")) == there
-    named = {name for page in OURS for name in re.findall(r"\b([a-z_]+\.lua)\b", text(page))}
+    named = {name for page in OURS for name in re.findall(r"\b((?:own/)?[a-z_]+\.lua)\b", text(page))}
     parts = {path.name for path in (ROOT / "fleet/state/lua/with").iterdir()}
     assert named - there - parts == {"prelude.lua"}
 
@@ -166,17 +168,19 @@ def keys_written_by(name: str) -> set[str]:
 
 @pytest.mark.parametrize(("title", "family"), FAMILIES)
 def test_a_script_that_writes_a_key_is_named_beside_it(title: str, family: type) -> None:
-    ours = [name for name in scripts.names() if set(scripts.script(name).keys) <= names_of(family)]
+    of_messages = family in (keys.MessageKeys, keys.TopicKeys)
+    theirs = [name for name in scripts.names() if name.startswith("own/") == of_messages]
+    ours = [name for name in theirs if set(scripts.script(name).keys) <= names_of(family)]
     written = {name: keys_written_by(name) for name in ours if name != "remove"}  # which the page names below the table
     for row in rows(section("docs/redis.md", title)):
-        named = set(re.findall(r"([a-z_]+)\.lua", row[4]))
+        named = set(re.findall(r"([a-z_/]+)\.lua", row[4]))
         assert {name for name in written if row[0] in written[name]} <= named, row[0]
         assert {name for name in named if row[0] not in scripts.script(name).keys} <= {"lease"}, row[0]
 
 
 def test_a_script_has_its_wrapper_where_the_page_says() -> None:
     for name, _, _, wrapper in rows(section("docs/redis.md", "Scripts")):
-        assert f'script("{name.removesuffix(".lua")}")' in text(wrapper), name
+        assert re.search(rf'(?:script|_call)\("{name.removesuffix(".lua")}"', text(wrapper)), name
 
 
 # Commands, scripts, failpoints, files --------------------------------------------------------------
@@ -237,7 +241,12 @@ def test_every_failpoint_is_described() -> None:
 @pytest.mark.parametrize("page", OURS)
 def test_every_file_that_is_named_exists(page: str) -> None:
     named = set(re.findall(r"`((?:[a-z]+/)+[\w@./-]*)`", text(page)))
-    folders = {"", "coordinator", "fleet/state"}  # a sentence that has named the folder names the file alone
+    folders = {
+        "",
+        "coordinator",
+        "fleet/state",
+        "fleet/state/lua",
+    }  # a sentence that has named the folder names the file alone
     for name in named - {"redis/"}:
         assert any((ROOT / folder / name).exists() for folder in folders), name
 

@@ -185,8 +185,8 @@ class OwnSource:
             )
             self._signals = asyncio.get_running_loop().create_task(signals.run())
 
-    def _on_signal(self, tag: str) -> None:
-        if tag == self._opened().keys.tag():
+    def _on_signal(self, prefix: str) -> None:
+        if prefix == self._opened().keys.prefix:
             self._shows.set()
 
 

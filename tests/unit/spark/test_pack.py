@@ -39,7 +39,7 @@ def test_the_code_is_a_zip_with_its_scripts_and_the_same_code_makes_the_same_byt
 ) -> None:
     first, second = pack.pack(tmp_path / "a"), pack.pack(tmp_path / "b")
     names = zipfile.ZipFile(first.code).namelist()
-    assert {"fleet/state/lua/send.lua", "spark/feed.py", "coordinator/main.py", "workers/main.py"} <= set(names)
+    assert {"fleet/state/lua/own/send.lua", "spark/feed.py", "coordinator/main.py", "workers/main.py"} <= set(names)
     assert [name for name in names if "__pycache__" in name or "/tests/" in name] == []
     assert first.code.read_bytes() == second.code.read_bytes()
     done = subprocess.run(

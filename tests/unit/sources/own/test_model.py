@@ -8,7 +8,8 @@ import fakeredis
 from hypothesis import HealthCheck, given, settings
 
 from fleet.sources.own.source import OwnPublisher, OwnSource
-from fleet.state.own_queue import DEDUP_MS, OwnQueue
+from fleet.state.engine import DEDUP_MS
+from fleet.state.own_queue import OwnQueue
 from tests.clocks import HandClock
 from tests.unit.sources import queue_model
 from tests.unit.sources.queue_model import VISIBILITY_MS, Run, Step, steps_of_a_run

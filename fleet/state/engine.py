@@ -1,0 +1,312 @@
+"""Messages of our own in Redis: one engine under queues of the router, queues of the SQS door, and subscriptions.
+
+A message is known by its number, which rises and is never used again. A showing of it is known by that number and how
+often the message was shown. One typed wrapper per script of `lua/own/`; a body is the text that the caller stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from fleet.errors import Fenced, StateError
+from fleet.state.connect import Client, translated
+from fleet.state.keys import MessageKeys, OwnQueueKeys
+from fleet.state.scripts import SEP, script
+
+DEDUP_MS = 5 * 60 * 1000
+PER_LANE = 16
+"""Messages of one group in one receive, if there are many groups: others get their turn, and a call brings more than
+one message of each."""
+LOOK = 100
+_CLEAR_AT_ONCE = 1000
+
+Kind = Literal["f", "s", "o", "t"]
+"""Of the router; standard or ordered, of the SQS door; a subscription."""
+
+
+class Stale(StateError):
+    """The caller knows less of the queue than others did before: it has changed, or is another one now."""
+
+
+class Ahead(StateError):
+    """The caller knows more of the queue than what is there: `establish` lets it know."""
+
+
+class New(NamedTuple):
+    stored: str
+    group: str = ""
+    dedup_id: str = ""
+    delay_ms: int = 0
+
+
+class Sent(NamedTuple):
+    number: int
+    is_new: bool
+    """Or the number is of the message that brought its dedup id before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How messages are shown: what is 0 or empty does not apply."""
+
+    visibility_ms: int
+    per_lane: int = PER_LANE
+    retention_ms: int = 0
+    max_count: int = 0
+    target: str = ""
+    delay_ms: int = 0
+    max_out: int = 0
+    max_bytes: int = 0
+    backoff_ms: int = 0
+    most_backoff_ms: int = 0
+
+
+class Showing(NamedTuple):
+    """One showing of a message."""
+
+    number: str
+    group: str
+    times: int
+    """How often it was shown by then."""
+    first_ms: int
+    """When it was first shown. The router's queues do not keep it."""
+    origin: str
+    """The queue that it was moved from."""
+    stored: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    showings: Sequence[Showing]
+    due_ms: int | None
+    """If there are none: after how many ms there may be, or None for never."""
+    moved: int = 0
+    dropped: int = 0
+    is_over: bool = False
+    """As many are out as may be."""
+
+
+class Verdict(NamedTuple):
+    """What becomes of a showing. `what`: as lua/own/conclude.lua has it."""
+
+    number: str
+    times: int | str
+    group: str
+    what: str
+
+
+DONE, SHOWN_AGAIN, GONE, LAPSED = 1, 0, -1, -2
+"""What comes of a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    messages: int
+    hidden: int
+    delayed: int
+    moving: int
+    oldest_ms: int
+    is_whole: bool
+    """Whether the oldest of all was found: of many that wait, only some are looked at."""
+    bytes: int
+    out: int
+    out_bytes: int
+
+
+class Moving(NamedTuple):
+    """A message in an outbox."""
+
+    place: int
+    number: str
+    times: int
+    first_ms: int
+    group: str
+    stored: str
+
+
+class Engine:
+    """`incarnation`, `version`: what the caller knows of it, 0 for one that has neither. `now_ms` is for tests."""
+
+    def __init__(
+        self,
+        client: Client,
+        keys: MessageKeys,
+        *,
+        kind: Kind,
+        incarnation: int = 0,
+        version: int = 0,
+        now_ms: str = "",
+    ) -> None:
+        self.client = client
+        self.keys = keys
+        self.kind: Kind = kind
+        self.incarnation = incarnation
+        self.version = version
+        self.now_ms = now_ms
+
+    async def send(
+        self, messages: Sequence[New], *, dedup_ms: int = DEDUP_MS, producer: str = "", epoch: int = 0
+    ) -> list[Sent]:
+        """Append in order, all or nothing.
+
+        A `producer` that others may replace sends with its epoch: once a newer one has sent, it is refused.
+        """
+        arguments: list[str | int] = [*self._known(), self.kind, dedup_ms, producer, epoch]
+        for message in messages:
+            arguments += (message.group, message.dedup_id, message.delay_ms, message.stored)
+        answer = self._checked(await self._call("own/send", arguments))
+        if answer[0] == "fenced":
+            raise Fenced(f"{producer} sends to {self.keys.prefix} with a newer epoch now")
+        return [Sent(abs(int(number)), number[0] != "-") for number in answer[1:]]
+
+    async def receive(self, most: int, rules: Rules) -> Taking:
+        """Show the oldest messages that may be shown."""
+        arguments: list[str | int] = [
+            *self._known(),
+            self.kind,
+            most,
+            rules.visibility_ms,
+            rules.per_lane,
+            rules.retention_ms,
+            rules.max_count,
+            rules.target,
+            rules.delay_ms,
+            rules.max_out,
+            rules.max_bytes,
+            rules.backoff_ms,
+            rules.most_backoff_ms,
+        ]
+        answer = self._checked(await self._call("own/receive", arguments))
+        showings = [
+            Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(4, len(answer), 4)
+        ]
+        due_ms = int(answer[1]) if answer[1] else None
+        return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
+
+    async def conclude(self, verdicts: Sequence[Verdict]) -> list[int]:
+        """Delete, show again, hide longer or have moved. What came of each: DONE, SHOWN_AGAIN, GONE or LAPSED."""
+        arguments: list[str | int] = [*self._known(), self.kind]
+        for verdict in verdicts:
+            arguments += verdict
+        results: list[int] = self._checked(await self._call("own/conclude", arguments))[1:]
+        return results
+
+    async def depths(self, *, look: int = LOOK) -> Depths:
+        answer = await self._call("own/depth", [self.now_ms, self.kind, look])
+        messages, hidden, delayed, moving, age_ms, whole, size, out, out_bytes = answer
+        return Depths(messages, hidden, delayed, moving, int(age_ms), bool(whole), size, out, out_bytes)
+
+    async def purge(self) -> int:
+        """Throw away all messages at once, and clear what that leaves. Returns how many."""
+        gone: int = self._checked(await self._call("own/purge", [*self._known(), self.kind]))[1]
+        await self.clear()
+        return gone
+
+    async def clear(self) -> None:
+        """Clear what emptying it left behind, some thousand lanes a call; another may go on with it."""
+        while await self._call("own/clear", [self.kind, _CLEAR_AT_ONCE]):
+            pass
+
+    async def establish(self, *, keep_ms: int | None = None) -> None:
+        """Let it know our incarnation and version: who knows less is refused from here on.
+
+        `keep_ms`: it was deleted, and is remembered for as long.
+        """
+        arguments = [*self._known(), self.kind, "" if keep_ms is None else keep_ms]
+        if await self._call("own/establish", arguments) == "stale":
+            raise Stale(self.keys.prefix)
+
+    # What moves to another queue ----------------------------------------------------------------------
+
+    async def targets(self) -> set[str]:
+        with translated():
+            return set(await self.client.smembers(self.keys.outboxes))
+
+    async def outgoing(self, target: str, most: int) -> list[Moving]:
+        with translated():
+            records = await self.client.lrange(self.keys.outbox + target, 0, most - 1)
+        return [_moving(record) for record in records]
+
+    async def arrive(self, moving: Sequence[tuple[int, int | str, str, str]], *, source: str, origin: str = "") -> int:
+        """Take in (place, number, group, stored) of another's outbox. What came before is not taken again."""
+        arguments: list[str | int] = [*self._known(), self.kind, source, origin]
+        for one in moving:
+            arguments += one
+        taken: int = self._checked(await self._call("own/arrive", arguments))[1]
+        return taken
+
+    async def leave(self, target: str, place: int) -> int:
+        """Forget what has arrived there, up to that place. Returns how many are left."""
+        left: int = await self._call("own/leave", [target, place])
+        return left
+
+    # ---------------------------------------------------------------------------------------------------
+
+    def _known(self) -> tuple[str, int | str, int]:
+        return self.now_ms, self.incarnation or "", self.version
+
+    async def _call(self, name: str, arguments: Sequence[str | int]) -> Any:
+        s = script(name)
+        return await s(self.client, s.keys_of(self.keys), arguments)
+
+    def _checked(self, answer: list[Any]) -> list[Any]:
+        return checked(answer, self.keys.prefix)
+
+
+def checked(answer: list[Any], prefix: str) -> list[Any]:
+    """What a script answered, unless it refused its caller."""
+    if answer[0] == "stale":
+        raise Stale(f"{prefix} has changed")
+    if answer[0] == "ahead":
+        raise Ahead(f"{prefix} is not established")
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    tokens: float
+    wait_ms: Sequence[float]
+    """Of each who asked: 0 if it was served, else in how many ms there would be enough for it."""
+
+
+async def charge(
+    client: Client,
+    keys: OwnQueueKeys,
+    bucket: str,
+    asked: Sequence[int],
+    *,
+    incarnation: int,
+    capacity: float,
+    refill: float,
+    idle_ms: int,
+    now_ms: str = "",
+) -> Charged:
+    """Take tokens, each whole or not at all, in order."""
+    arguments: list[str | int] = [now_ms, incarnation, repr(capacity), repr(refill), idle_ms, *asked]
+    tokens, *waits = await script("own/charge")(client, [keys.bucket + bucket], arguments)
+    return Charged(float(tokens), [float(wait) for wait in waits])
+
+
+def _said(showing: str) -> tuple[int, int, str]:
+    count, _, rest = showing.partition(SEP)
+    first_ms, _, origin = rest.partition(SEP)
+    return int(count), int(first_ms or 0), origin
+
+
+def _moving(record: str) -> Moving:
+    place, number, count, first_ms, group, stored = record.split(SEP, 5)
+    return Moving(int(place), number, int(count), int(first_ms or 0), group, stored)
+
+
+async def every_body(client: Client, keys: MessageKeys) -> AsyncIterator[tuple[str, str]]:
+    """Every message, some hundred a call."""
+    cursor = 0
+    while True:
+        with translated():
+            cursor, page = await client.hscan(keys.bodies, cursor, count=200)
+        for number, stored in page.items():
+            yield number, stored
+        if not cursor:
+            return

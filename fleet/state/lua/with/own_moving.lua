@@ -1,0 +1,9 @@
+-- own_moving: a message that has to go to another queue leaves its own at once, and waits in an outbox of it.
+
+-- A courier takes it from there (lua/own/arrive.lua). Places rise, and tell what has arrived.
+local function move(queue, outboxes, outbox, target, seq, count, first, group, body)
+  local place = redis.call('HINCRBY', queue.state, 'place', 1)
+  redis.call('RPUSH', outbox .. target, table.concat({ place, seq, count, first, group, body }, SEP))
+  redis.call('SADD', outboxes, target)
+  redis.call('HINCRBY', queue.state, 'moving', 1)
+end
