@@ -9,7 +9,7 @@ import pytest
 
 from fleet.state.connect import Client, connect
 
-_ASSERTING = ("stage", "every_call", "model", "model_queue", "pool_machine", "queue_machine")
+_ASSERTING = ("stage", "every_call", "model", "model_queue", "pool_machine", "queue_machine", "engine_machine")
 pytest.register_assert_rewrite(*(f"tests.state.{name}" for name in _ASSERTING))
 
 from tests.simulation.direct import DirectClient  # noqa: E402

@@ -14,12 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from fleet.state.connect import Client, connect
 from tests.servers.local import RedisServer
 from tests.simulation.direct import DirectClient
+from tests.state.engine_machine import EngineMachine, StandardMachine, SubscriptionMachine
 from tests.state.pool_machine import PoolMachine
 from tests.state.queue_machine import QueueMachine
 
 Connected = Callable[[], Awaitable[Client]]
 Machine = Callable[[Connected], RuleBasedStateMachine]
-MACHINES = pytest.mark.parametrize("machine", [PoolMachine, QueueMachine])
+ENGINES = (EngineMachine, StandardMachine, SubscriptionMachine)
+MACHINES = pytest.mark.parametrize("machine", [PoolMachine, QueueMachine, *ENGINES])
 
 
 def drive(machine: Machine, connected: Connected, *, examples: int, steps: int = 40) -> None:
