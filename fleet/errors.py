@@ -15,6 +15,7 @@ FleetError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
 ├── SparkGone               the Spark that a driver works with has ended; the driver has to begin anew
+├── BrokerError             the broker refuses the call: a tree of its own, in fleet/broker/errors.py
 ├── InvalidJob              a job, an event or a subscription that can never be accepted
 └── JobStoreError           the database of jobs refuses the call
     └── JobStoreUnavailable it cannot be reached just now; trying again may help
