@@ -11,6 +11,9 @@ from coordinator import acknowledge, consume, late, room, rounds, setbacks
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
+from fleet.broker import filter as filters
+from fleet.broker import message as topic_message
+from fleet.broker import names, options
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -59,6 +62,7 @@ PART: dict[float, str] = {2: "half", 4: "a quarter"}
 RULES = breakers.RULES
 SETTINGS = Settings()
 SYNC = sync.RetryPolicy()
+SUBSCRIPTION, RETRIES = options.SubscriptionOptions(), options.RetryPolicy()
 
 
 def behind(words: str, text: str) -> int:
@@ -278,6 +282,23 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"**At most {processing.AT_ONCE}** deliveries",
         f"a subscription's name has at most {read.MAX_SUBSCRIPTION_CHARACTERS} characters",
         f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
+    ),
+    "docs/broker.md": (
+        f"have 1 to {names.MAX_NAME_CHARACTERS} characters",
+        f"keys of 1 to {topic_message.MAX_ATTRIBUTE_KEY_BYTES} bytes that do not begin with"
+        f" `{topic_message.RESERVED_PREFIXES[0]}`, values of up to {topic_message.MAX_ATTRIBUTE_VALUE_BYTES} bytes",
+        f"text of up to {topic_message.MAX_ORDERING_KEY_BYTES} bytes, or None",
+        f"({topic_message.MAX_MESSAGE_BYTES:,} bytes): data, attributes, ordering key, and"
+        f" {topic_message.METADATA_BYTES} bytes",
+        "| `ack_deadline_seconds` | {} to {} | {:g} |".format(
+            *options.ACK_DEADLINE_S, SUBSCRIPTION.ack_deadline_seconds
+        ),
+        "`maximum_backoff`, in seconds, {} to {} |".format(*options.BACKOFF_S),
+        f"| `filter` | up to {filters.MAX_FILTER_BYTES} bytes |",
+        "| `message_retention_seconds` | {:,} to {:,} (31 days) | {:,g} (7 days) |".format(
+            *options.RETENTION_S, SUBSCRIPTION.message_retention_seconds
+        ),
+        f"takes Pub/Sub's {RETRIES.minimum_backoff:g} or {RETRIES.maximum_backoff:g} for the other",
     ),
     "docs/pipeline.md": (
         f"a line every {spark_progress.EVERY_S:g} s at most",
