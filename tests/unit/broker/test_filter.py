@@ -79,6 +79,7 @@ def test_a_filter_passes_what_it_says(text: str, passes: bool) -> None:
         (r'attributes.a = "\u307F"', {"a": "み"}),
         (r'attributes.a = "\U0001F600"', {"a": "😀"}),
         (r'attributes.a = "\x41\101"', {"a": "AA"}),
+        (r'attributes.a = "\uD7FF\uE000\U0010FFFF"', {"a": "\ud7ff\ue000\U0010ffff"}),
         ('attributes.a = "み"', {"a": "み"}),
         (r'attributes."\"" = ""', {'"': ""}),
     ],
@@ -117,6 +118,7 @@ def test_keys_and_texts_are_quoted_and_escaped(text: str, attributes: Mapping[st
         (r'attributes.a = "\q"', r"an escape that exists, not \q", 17),
         (r'attributes.a = "x\u12"', r"an escape that exists, not \u", 18),
         (r'attributes.a = "\uD800"', r"a character that exists, not \uD800", 17),
+        (r'attributes.a = "\uDFFF"', r"a character that exists, not \uDFFF", 17),
         (r'attributes.a = "\U00110000"', r"a character that exists, not \U00110000", 17),
         (
             "attributes:a AND attributes:b OR attributes:c",

@@ -193,6 +193,16 @@ def test_a_header_names_only_what_there_is() -> None:
     assert pack(every, b"") == b"\x13\x84\xa1a\x81\xa1k\xa1v\xa1t\x07\xa1i\xa1i\xa1o\xa1o"
 
 
+@pytest.mark.parametrize(
+    ("origin", "header_bytes", "length_bytes"),
+    [(122, 127, 1), (123, 128, 2), (16_383 - 6, 16_383, 2), (16_384 - 6, 16_384, 3)],
+)
+def test_the_length_of_a_header_takes_as_few_bytes_as_it_can(origin: int, header_bytes: int, length_bytes: int) -> None:
+    header = Header(origin="o" * origin)
+    assert len(pack(header, b"")) == length_bytes + header_bytes
+    assert unpack(pack(header, b"")) == (header, b"")
+
+
 def test_a_field_of_a_later_version_is_overlooked() -> None:
     assert unpack(b"\x07\x82\xa1z\x01\xa1t\x07B") == (Header(published_us=7), b"B")
 

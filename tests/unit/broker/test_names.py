@@ -33,6 +33,7 @@ def test_what_pubsub_takes_is_taken(rest: str, first: str) -> None:
     [
         ("", "it is empty"),
         ("x" * 256, f"{'x' * 20}… has 256 characters, the limit is 255"),
+        ("x" * 254 + "/", f"'{'x' * 254}/' holds something other than letters, digits and - _ . ~ + %"),
         ("1st", "'1st' does not begin with a letter"),
         ("-x", "'-x' does not begin with a letter"),
         ("éa", "'éa' does not begin with a letter"),
