@@ -1,11 +1,12 @@
 """A message of a topic: as it is published, as it is stored, and as it is pulled.
 
-Stored, it is the length of its header, the header, and the body: see `pack`. The header names only what cannot be known
-otherwise, so that most messages have none, which costs one byte.
+Stored, it is text: see `pack`. The header names only what cannot be known otherwise, so that most messages have none,
+which costs one byte.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -148,6 +149,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored beside the body. The short names are what Redis holds a million times."""
 
     attributes: Mapping[str, str] = msgspec.field(default_factory=dict, name="a")
+    key: str = msgspec.field(default="", name="k")
+    """The ordering key."""
     published_us: int = msgspec.field(default=0, name="t")
     """0: its number says it."""
     id: str = msgspec.field(default="", name="i")
@@ -157,52 +160,42 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _NO_HEADER = Header()
-_NO_HEADER_PACKED = b"\0"
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Header)
-_MOST_LENGTH_BYTES = 5
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Header).decode
 
 
-def pack(header: Header, body: bytes) -> bytes:
-    """A varint (seven bits a byte, the lowest first) with the length of the header, the header, the body."""
-    if header == _NO_HEADER:
-        return _NO_HEADER_PACKED + body
-    head = _encoder.encode(header)
-    return b"".join((_varint(len(head)), head, body))
+def pack(header: Header, body: bytes) -> str:
+    """As Redis holds it: `t` and text, or `b` and base64 of what is not text.
 
-
-def unpack(stored: bytes) -> tuple[Header, bytes]:
-    """DataLoss if it is not what `pack` writes."""
-    length, start = _read_varint(stored)
-    if not length:
-        return _NO_HEADER, stored[start:]
-    if start + length > len(stored):
-        raise DataLoss("a stored message ends within its header")
+    In capitals if a header stands between: as JSON, behind its length and a colon.
+    """
     try:
-        return _decoder.decode(memoryview(stored)[start : start + length]), stored[start + length :]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataLoss(f"the header of a stored message cannot be read: {error}") from error
+        kind, text = "t", body.decode()
+    except UnicodeDecodeError:
+        kind, text = "b", b64encode(body).decode()
+    if header == _NO_HEADER:
+        return kind + text
+    head = _encode(header).decode()
+    return f"{kind.upper()}{len(head)}:{head}{text}"
+
+
+def unpack(stored: str) -> tuple[Header, bytes]:
+    """DataLoss if it is not what `pack` writes."""
+    try:
+        kind, start, header = stored[0], 1, _NO_HEADER
+        if kind in "TB":
+            colon = stored.index(":")
+            start = colon + 1 + int(stored[1:colon])
+            header = _decode(stored[colon + 1 : start])
+        if kind in "tT":
+            return header, stored[start:].encode()
+        if kind in "bB":
+            return header, b64decode(stored[start:], validate=True)
+    except (ValueError, IndexError, msgspec.DecodeError) as error:
+        raise DataLoss(f"a stored message cannot be read: {error}") from error
+    raise DataLoss(f"a stored message begins with {kind!r}")
 
 
 def time_of(published_us: int) -> datetime:
     # By whole microseconds: a float of seconds would lose the last digit.
     return _EPOCH + timedelta(microseconds=published_us)
-
-
-def _varint(number: int) -> bytes:
-    written = bytearray()
-    while number > 0x7F:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
-
-
-def _read_varint(stored: bytes) -> tuple[int, int]:
-    """The number, and where what follows it begins."""
-    number = 0
-    for i, byte in enumerate(stored[:_MOST_LENGTH_BYTES]):
-        number |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return number, i + 1
-    raise DataLoss("a stored message does not begin with the length of its header")

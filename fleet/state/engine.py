@@ -21,6 +21,7 @@ PER_LANE = 16
 one message of each."""
 LOOK = 100
 _CLEAR_AT_ONCE = 1000
+_TIDY_AT_ONCE = 500
 
 Kind = Literal["f", "s", "o", "t"]
 """Of the router; standard or ordered, of the SQS door; a subscription."""
@@ -161,8 +162,27 @@ class Engine:
             raise Fenced(f"{producer} sends to {self.keys.prefix} with a newer epoch now")
         return [Sent(abs(int(number)), number[0] != "-") for number in answer[1:]]
 
+    async def tidy(self, rules: Rules) -> Taking:
+        """Show nothing; what is too old is dropped, and what was shown too often moves."""
+        moved = dropped = place = 0
+        while True:
+            answer = await self._receive(_TIDY_AT_ONCE, rules, place)
+            moved, dropped = moved + answer[2], dropped + answer[3]
+            if answer[0] == "end":
+                return Taking((), None, moved, dropped)
+            if not answer[2] + answer[3]:
+                place += _TIDY_AT_ONCE
+
     async def receive(self, most: int, rules: Rules) -> Taking:
         """Show the oldest messages that may be shown."""
+        answer = await self._receive(most, rules)
+        showings = [
+            Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(4, len(answer), 4)
+        ]
+        due_ms = int(answer[1]) if answer[1] else None
+        return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
+
+    async def _receive(self, most: int, rules: Rules, place: int | Literal[""] = "") -> list[Any]:
         arguments: list[str | int] = [
             *self._known(),
             self.kind,
@@ -177,13 +197,9 @@ class Engine:
             rules.max_bytes,
             rules.backoff_ms,
             rules.most_backoff_ms,
+            place,
         ]
-        answer = self._checked(await self._call("own/receive", arguments))
-        showings = [
-            Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(4, len(answer), 4)
-        ]
-        due_ms = int(answer[1]) if answer[1] else None
-        return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
+        return self._checked(await self._call("own/receive", arguments))
 
     async def conclude(self, verdicts: Sequence[Verdict]) -> list[int]:
         """Delete, show again, hide longer or have moved. What came of each: DONE, SHOWN_AGAIN, GONE or LAPSED."""
@@ -197,6 +213,11 @@ class Engine:
         answer = await self._call("own/depth", [self.now_ms, self.kind, look])
         messages, hidden, delayed, moving, age_ms, whole, size, out, out_bytes = answer
         return Depths(messages, hidden, delayed, moving, int(age_ms), bool(whole), size, out, out_bytes)
+
+    async def seek(self, number: int) -> int:
+        """Throw away what a subscription got before that number. Returns how many."""
+        gone: int = self._checked(await self._call("own/seek", [*self._known(), self.kind, number]))[1]
+        return gone
 
     async def purge(self) -> int:
         """Throw away all messages at once, and clear what that leaves. Returns how many."""

@@ -289,6 +289,16 @@ def tag_of(name: str) -> str:
     return name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
 
 
+class BrokerKeys:
+    """What queues, topics and subscriptions of our own there are."""
+
+    topics = "{broker}:topics"
+    subscriptions = "{broker}:subscriptions"
+    queues = "{broker}:queues"
+    sweeper = "{broker}:sweeper"
+    """The lease of the one process that looks for what others left undone."""
+
+
 class FleetKeys:
     """Keys of which the fleet has just one."""
 
@@ -331,6 +341,7 @@ FAMILIES = (
     "{b:*}:seen",
     "{t:*}:state",
     "{t:*}:s:*:state",
+    "{broker}:*",
     "{fleet}:*",
 )
 """Globs of the keys that may remain once everything is delivered and acked."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fleet.errors import StateError
 from fleet.state.connect import Client
 from fleet.state.engine import Engine, checked
 from fleet.state.keys import SubscriptionKeys, TopicKeys, tag_of
@@ -16,12 +17,18 @@ MOST_BYTES = 100_000_000
 """What a subscription holds at most: what is published then is not for it."""
 
 
+class Full(StateError):
+    """A subscription holds as much as it may."""
+
+
 class Copies(NamedTuple):
     """A message, and who gets it: places in the list of subscriptions, and whether in its group."""
 
     stored: str
     group: str
     to: Iterable[tuple[int, bool]]
+    place: int = 0
+    """In the outbox that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +56,19 @@ class Topic:
         *,
         most: int = MOST_HELD,
         most_bytes: int = MOST_BYTES,
+        source: str = "",
     ) -> Published:
+        """`source`: whose outbox it comes from. Then all of it is for everybody or Full is raised, and 0 stands for the
+        number of what has come already."""
         held = "".join(f"{tag_of(name)}{SEP}" for name in subscriptions)
-        arguments: list[str | int] = [self.now_ms, self.incarnation, self.version, most, most_bytes, held]
+        arguments: list[str | int] = [self.now_ms, self.incarnation, self.version, most, most_bytes, source, held]
         for message in messages:
             to = "".join(f"{'' if in_group else '-'}{place + 1}," for place, in_group in message.to)
-            arguments += (message.group, to, message.stored)
+            arguments += (message.place, message.group, to, message.stored)
         s = script("own/publish")
         answer = checked(await s(self.client, s.keys_of(self.keys), arguments), self.keys.prefix)
+        if answer[0] == "full":
+            raise Full(f"a subscription of {self.name} holds as much as it may")
         numbers = [int(number) for number in answer[1 : 1 + len(messages)]]
         full = zip(subscriptions, answer[1 + len(messages) :], strict=True)
         return Published(numbers, {name: count for name, count in full if count})

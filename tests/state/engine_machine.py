@@ -205,6 +205,20 @@ class EngineMachine(RuleBasedStateMachine):
             message.until_ms += self.backoff(message.times)
             self.handles.append(Handle(showing.number, showing.times, showing.group))
 
+    @rule()
+    def tidy(self) -> None:
+        found = self.run(self.engine.tidy(self.shows))
+        there = set(map(int, self.run(self.members())))
+        left = [one for one in self.model.queue if one.number not in there]
+        assert not any(one.is_hidden(self.now_ms) for one in left)
+        self.model.outbox += [one.body for one in left if not one.is_old(self.now_ms)]
+        assert found.dropped == sum(one.is_old(self.now_ms) for one in left)
+        assert found.moved + found.dropped == len(left)
+        self.model.queue = [one for one in self.model.queue if one.number in there]
+        for one in self.model.queue:
+            leads = not self.model.before(one)
+            assert one.is_hidden(self.now_ms) or not leads or not (one.is_old(self.now_ms) or one.times >= MAX_COUNT)
+
     def backoff(self, times: int) -> int:
         return min(BACKOFF_MS * 2 ** (times - 1), MOST_BACKOFF_MS) if self.kind == "t" else 0
 
@@ -263,7 +277,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 999, 5_000, VISIBILITY_MS, VISIBILITY_MS + MOST_BACKOFF_MS, DEDUP_MS, RETENTION_MS]))
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
-        for engine in (self.engine, self.target, *([self.other, self.topic] if self.kind == "t" else [])):
+        ours: list[Engine | Topic] = [self.engine, self.target]
+        for engine in [*ours, *((self.other, self.topic) if self.kind == "t" else ())]:
             engine.now_ms = str(self.now_ms)
 
     @rule(steps=st.sampled_from(["arrive", "arrive leave", "leave", "arrive arrive leave"]), most=st.integers(1, 4))

@@ -8,6 +8,7 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
+from fleet.state.catalogue import Catalogue, Change
 from fleet.state.engine import Engine, Rules, charge
 from fleet.state.keys import FleetKeys, OwnQueueKeys
 from fleet.state.look import look
@@ -149,6 +150,12 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "own/publish"
     topic = Topic(stage.client, name, incarnation=1, version=1, now_ms=str(stage.now_ms))
     await topic.establish()
+    yield "own/seek"
+    await topic.subscription(name, incarnation=1, version=1).establish()
+    assert await topic.subscription(name, incarnation=1, version=1).seek(0) == 0
+    yield "catalogue"
+    assert await Catalogue(stage.client).change(Change("topics", name, "", "record"))
+    yield "own/publish"
     assert len((await topic.publish([Copies("tbody", "g", [(0, True)])], [name])).numbers) == 1
     yield "tally"
     counters = Counters()

@@ -118,6 +118,7 @@ FAMILIES = [
     ("A source queue: `{q:NAME}:`", keys.QueueKeys),
     ("Messages of our own: `{b:NAME:P}:` and `{t:TOPIC}:s:NAME:`", keys.MessageKeys),
     ("A topic: `{t:TOPIC}:`", keys.TopicKeys),
+    ("The broker: `{broker}:`", keys.BrokerKeys),
     ("The fleet: `{fleet}:`", keys.FleetKeys),
 ]
 WRITES = (

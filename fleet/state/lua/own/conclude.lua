@@ -53,7 +53,8 @@ end
 -- What is to be answered of a showing that is not the newest or whose time is over; nil if it may be concluded.
 local function refusal(i, seq, count)
   if done[seq] then return -1 end
-  if not until_ms[i] then return redis.call('HEXISTS', bodies, seq) == 1 and 0 or -1 end
+  -- Bodies of a subscription are its topic's: one may be there for others.
+  if not until_ms[i] then return kind ~= 't' and redis.call('HEXISTS', bodies, seq) == 1 and 0 or -1 end
   if kind == 's' then return nil end
   if (string.match(noted[i] or '', '^[%d.]+') or '1') ~= count then return 0 end
   if kind ~= 'f' and tonumber(deadlines[i] or 0) <= now then return -2 end

@@ -1,24 +1,27 @@
 -- own/publish: append messages to subscriptions of one topic, in order, all or nothing; a body is kept once.
 -- WITH own_queue
 -- KEYS state bodies refs subscription
--- ARGV now_ms incarnation version most most_bytes held message …, three fields a message: group to body
+-- ARGV now_ms incarnation version most most_bytes source held message …, four fields a message: place group to body
 --   incarnation, version: what the caller knows of the topic and of who subscribes to it
 --   most, most_bytes: how many messages, and how many bytes, a subscription holds at most: what comes then is not for it
+--   source: '' or whose outbox it comes from, as in lua/own/arrive.lua: then all of it is for everybody, or nothing is taken
+--   place: in that outbox, which rises; what has come already gets the number 0
 --   held: behind the prefix KEY `subscription`, the names of those that are named below, each ended by 0x1f
 --   group: '' for none; to: places in `held`, each ended by a comma, `-` before those that take it without its group
 -- Returns {tag, number …, full …}
---   tag: `ok`; or nothing was taken: `stale` or `ahead` (with/own_queue.lua)
+--   tag: `ok`; or nothing was taken: `stale` or `ahead` (with/own_queue.lua), `full`
 --   number: of each message; full: of each in `held`, how many it did not get
 local state, bodies, refs, subscription = unpack(KEYS)
 local queue = open_queue(state, ARGV[1], ARGV[2], ARGV[3])
 local most, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIELDS = 3
-local total = (#ARGV - 6) / FIELDS
+local source = ARGV[6]
+local FIELDS = 4
+local total = (#ARGV - 7) / FIELDS
 if queue.verdict then return { queue.verdict } end
 note_queue_time(queue)
 
 local subs = {}
-for name in string.gmatch(ARGV[6], '([^\31]*)\31') do
+for name in string.gmatch(ARGV[7], '([^\31]*)\31') do
   local prefix = subscription .. name .. ':'
   local is = redis.call('HMGET', prefix .. 'state', 'messages', 'bytes', 'generation', 'waits')
   subs[#subs + 1] = {
@@ -36,17 +39,24 @@ for name in string.gmatch(ARGV[6], '([^\31]*)\31') do
   }
 end
 local last = next_epoch(tonumber(redis.call('HGET', state, 'last') or 0), queue.now) - 1
+local highest = source ~= '' and tonumber(redis.call('HGET', state, 'from:' .. source) or 0)
 local answer, written, shared = { 'ok' }, {}, {}
-for i = 1, total do
-  local base = 6 + (i - 1) * FIELDS
-  local group, to, body = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
+local function copy(i)
+  local base = 7 + (i - 1) * FIELDS
+  local place, group, to, body = tonumber(ARGV[base + 1]), ARGV[base + 2], ARGV[base + 3], ARGV[base + 4]
+  if highest and place <= highest then
+    answer[i + 1] = '0'
+    return true
+  end
+  highest = highest and place
   last = last + 1
   local seq = text(last)
   answer[i + 1] = seq
   local holders = 0
-  for mark, place in string.gmatch(to, '(-?)(%d+),') do
-    local sub = subs[tonumber(place)]
-    if sub.messages + sub.new >= most or sub.bytes + sub.new_bytes + #body > most_bytes then
+  for mark, one in string.gmatch(to, '(-?)(%d+),') do
+    local sub = subs[tonumber(one)]
+    if sub.messages + sub.new >= most or sub.bytes + sub.new_bytes >= most_bytes then
+      if source ~= '' then return false end
       sub.full = sub.full + 1
     else
       holders = holders + 1
@@ -64,8 +74,13 @@ for i = 1, total do
   end
   if holders > 0 then written[#written + 1], written[#written + 2] = seq, body end
   if holders > 1 then shared[#shared + 1], shared[#shared + 2] = seq, holders end
+  return true
+end
+for i = 1, total do
+  if not copy(i) then return { 'full' } end
 end
 redis.call('HSET', state, 'last', text(last))
+if highest then redis.call('HSET', state, 'from:' .. source, highest) end
 if #written > 0 then call_many('HSET', bodies, written, 2) end
 if #shared > 0 then call_many('HSET', refs, shared, 2) end
 for i, sub in ipairs(subs) do

@@ -1,15 +1,17 @@
 -- own/receive: show the oldest messages of a queue of our own, and hide them for a while.
 -- WITH own_queue own_moving
 -- KEYS state bodies hidden ready due shown delayed fresh out origins refs outboxes outbox group_list
--- ARGV now_ms incarnation version kind most visibility_ms per_lane retention_ms max_count target delay_ms max_out max_bytes backoff_ms most_backoff_ms
+-- ARGV now_ms incarnation version kind most visibility_ms per_lane retention_ms max_count target delay_ms max_out max_bytes backoff_ms most_backoff_ms place
 --   incarnation, version: '' or what the caller knows of the queue; kind: see with/own_queue.lua
 --   per_lane: no more than this of one group; of kinds `f` and `o` its part of what is asked for, if that is more
 --   retention_ms: what is older is dropped; max_count, target: what was shown so often moves there. 0: none of it
 --   delay_ms: of kind `o`, for how long after its sending a message is not shown
 --   max_out, max_bytes: 0, or how many messages and bytes may be out at once
 --   backoff_ms, most_backoff_ms: of kind `t`, how much longer what is not acked stays hidden, doubled with each showing
+--   place: '', or nothing is shown: what has to leave is looked for from there on among those that may be shown
 -- Returns {tag, due_ms, moved, dropped, message …}, four fields a message: number group showing body
---   tag: `ok`, `over` (as many are out as may be), `stale` or `ahead` (with/own_queue.lua)
+--   tag: `ok`, `over` (as many are out as may be), `end` (with `place`: there is nothing behind), `stale` or `ahead`
+--   (with/own_queue.lua)
 --   due_ms: when something may be shown, '' if nothing will; a group gives its messages up to its first hidden one
 --   showing: how often it was shown; of kinds other than `f` also when first, and which queue it was moved from
 local state, bodies, hidden, ready, due, shown, delayed, fresh, out, origins, refs, outboxes,
@@ -19,6 +21,8 @@ local kind, most, visibility_ms, per_lane = ARGV[4], tonumber(ARGV[5]), tonumber
 local retention_ms, max_count, target, delay_ms = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], tonumber(ARGV[11])
 local max_out, max_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
 local backoff_ms, most_backoff_ms = tonumber(ARGV[14]), tonumber(ARGV[15])
+local place = tonumber(ARGV[16])
+local tidies = place ~= nil
 local SWEEP, ALONE = 1000, '\30'
 local now = queue.now
 if queue.verdict then return { queue.verdict } end
@@ -36,13 +40,16 @@ if kind == 't' then
     redis.call('HINCRBY', state, 'out_bytes', -bytes_of(bodies, lapsed))
     redis.call('ZREM', out, unpack(lapsed))
   end
-  if max_out > 0 then most = math.min(most, max_out - redis.call('ZCARD', out)) end
-  if max_bytes > 0 then bytes_left = max_bytes - tonumber(redis.call('HGET', state, 'out_bytes') or 0) end
-  if most <= 0 or bytes_left <= 0 then
-    if not queue.waits then redis.call('HSET', state, 'waits', 1) end
-    return { 'over', '', 0, 0 }
+  if not tidies then
+    if max_out > 0 then most = math.min(most, max_out - redis.call('ZCARD', out)) end
+    if max_bytes > 0 then bytes_left = max_bytes - tonumber(redis.call('HGET', state, 'out_bytes') or 0) end
+    if most <= 0 or bytes_left <= 0 then
+      if not queue.waits then redis.call('HSET', state, 'waits', 1) end
+      local lapses_ms = tonumber(redis.call('ZRANGE', out, 0, 0, 'WITHSCORES')[2])
+      return { 'over', text(math.max(1, lapses_ms - now)), 0, 0 }
+    end
   end
-elseif max_out > 0 and redis.call('ZCARD', hidden) >= max_out then
+elseif max_out > 0 and not tidies and redis.call('ZCARD', hidden) >= max_out then
   local after = '(' .. text(now)
   local are_out = redis.call('ZCOUNT', hidden, after, '+inf')
   if kind == 's' then are_out = are_out - redis.call('ZCOUNT', delayed, after, '+inf') end
@@ -67,9 +74,16 @@ end
 -- The candidates, in order: their numbers, their lanes, and which of them may have been shown before.
 local seqs, lanes, again = {}, {}, {}
 local not_yet = {}
+local looked_at
+local function is_old(seq)
+  return retention_ms > 0 and tonumber(seq) / 1000 + retention_ms <= now
+end
 if kind == 's' then
-  local shown_before = redis.call('ZRANGEBYSCORE', hidden, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
+  local shown_before = redis.call('ZRANGEBYSCORE', hidden, '-inf', now, 'WITHSCORES', 'LIMIT', place or 0, most)
   local never = redis.call('LRANGE', fresh, 0, most - 1)
+  looked_at = #shown_before / 2
+  -- Of what was never shown only the oldest can be too old.
+  while tidies and #never > 0 and not is_old(never[#never]) do never[#never] = nil end
   local i, j = 1, 1
   while #seqs < most and (shown_before[i] or never[j]) do
     if not never[j] or (shown_before[i] and tonumber(shown_before[i + 1]) * 1000 <= tonumber(never[j])) then
@@ -83,7 +97,8 @@ if kind == 's' then
   end
   if j > 1 then redis.call('LTRIM', fresh, j - 1, -1) end
 else
-  local asked = most > 0 and redis.call('ZRANGE', ready, 0, most - 1) or {}
+  local asked = most > 0 and redis.call('ZRANGE', ready, place or 0, (place or 0) + most - 1) or {}
+  looked_at = #asked
   if #asked > 0 and kind ~= 't' then per_lane = math.max(per_lane, math.ceil(most / #asked)) end
   local alone = {}
   for i = 1, #asked do
@@ -136,7 +151,7 @@ local showing, ended_before = {}, nil
 for i = 1, #seqs do
   local seq, lane, before = seqs[i], lanes[i], times[seqs[i]] or 0
   local over = max_count > 0 and before >= max_count
-  local old = retention_ms > 0 and tonumber(seq) / 1000 + retention_ms <= now
+  local old = is_old(seq)
   if bytes_left <= 0 then break end
   if not values[i] then
     -- Its body is gone, and so is the message: what a wipe by hand left behind.
@@ -151,6 +166,8 @@ for i = 1, #seqs do
     else
       ended_before = lane
     end
+  elseif tidies then
+    if lane then showing[lane] = true end
   elseif ended_before == nil or ended_before ~= lane then
     local count = before + 1
     local until_ms = now + visibility_ms
@@ -234,6 +251,8 @@ else
   -- There may be more at once, behind what has just left.
   if #dropped + #moving > 0 or (#not_yet > 0 and redis.call('EXISTS', ready) == 1) then next_ms = now end
   if next_ms then answer[2] = text(math.max(1, next_ms - now)) end
-  if not queue.waits then redis.call('HSET', state, 'waits', 1) end
+  if tidies then
+    if looked_at < most then answer[1] = 'end' end
+  elseif not queue.waits then redis.call('HSET', state, 'waits', 1) end
 end
 return answer

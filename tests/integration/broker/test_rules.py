@@ -14,7 +14,7 @@ import pytest
 
 from fleet.broker.errors import BrokerError
 from fleet.broker.message import Message, PulledMessage
-from tests.integration.broker.surface import MessageQueue
+from fleet.broker.queue import MessageQueue
 
 Wait = Callable[[float], None]
 

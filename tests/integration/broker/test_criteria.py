@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tests.integration.broker.surface import MessageQueue
+from fleet.broker.queue import MessageQueue
 
 Wait = Callable[[float], None]
 

@@ -1,0 +1,46 @@
+"""Once a minute: what nobody pulls grows old, what others left undone is finished.
+
+One process does it, by a lease. A pull does the same for its own subscription, so only what is idle waits for this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fleet.broker.directory import Directory, Pulled
+from fleet.broker.errors import BrokerError
+from fleet.broker.pull import rules_of
+
+log = logging.getLogger("fleet.broker")
+
+EVERY_S = 60.0
+CARRY_EVERY_S = 1.0
+
+
+class Sweeper:
+    def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]]) -> None:
+        self._directory = directory
+        self._carry = carry
+
+    async def sweep(self) -> None:
+        """Drop what is too old, move what was shown too often, clear what was thrown away."""
+        for name in await self._directory.subscriptions():
+            await self._each(name, self._sweep_one)
+
+    async def carry(self) -> None:
+        """Dead letters that somebody moved and did not bring."""
+        for name, record in (await self._directory.subscriptions()).items():
+            if record.options.dead_letter_policy:
+                await self._each(name, self._carry)
+
+    async def _each(self, name: str, job: Callable[[Pulled], Awaitable[object]]) -> None:
+        try:
+            await self._directory.with_subscription(name, job)
+        except BrokerError as error:
+            log.info("subscription %s is left for later: %s", name, error)
+
+    async def _sweep_one(self, pulled: Pulled) -> None:
+        if (await pulled.engine.tidy(rules_of(pulled))).moved:
+            await self._carry(pulled)
+        await pulled.engine.clear()
