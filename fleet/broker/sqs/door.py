@@ -1,0 +1,270 @@
+"""The door: a request in, a reply out. `answer` does no I/O but what the verbs do; `application` is ASGI around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from fleet.broker.sqs import errors, json, names, query, xml
+from fleet.broker.sqs.call import Call, Protocol, Reply
+from fleet.broker.sqs.errors import SqsError
+from fleet.broker.sqs.shapes import VERBS
+from fleet.broker.sqs.sign import Signatures
+from fleet.clock import Clock
+from fleet.errors import StateFull, StateUnavailable
+
+log = logging.getLogger("fleet.sqs")
+
+Verb = Callable[[Call], Awaitable[dict[str, Any] | None]]
+Headers = Mapping[bytes, bytes]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+BODY_BYTES = 7 * 1024 * 1024
+"""A message of 1 MiB may come six times as long: a JSON writer that escapes everything, a form that does."""
+_NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")
+_HEALTH = ("/", "/health")
+_PLAIN = b"text/plain; charset=utf-8"
+
+
+class Door:
+    """Reads a request, checks who sent it, has its verb answer, and writes the result in the words of its protocol."""
+
+    def __init__(
+        self, verbs: Mapping[str, Verb], *, keys: Mapping[str, str], clock: Clock, loopback_only: bool = True
+    ) -> None:
+        """`loopback_only`: where nobody signs, whether a request must name this machine in its Host."""
+        unknown = verbs.keys() - VERBS.keys()
+        assert not unknown, f"no verbs of SQS: {sorted(unknown)}"
+        self._verbs = verbs
+        self._signatures = Signatures(keys)
+        self._clock = clock
+        self._loopback_only = loopback_only and not keys
+
+    async def answer(
+        self,
+        method: str,
+        path: bytes,
+        query_string: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        scheme: str = "http",
+        is_gone: Callable[[], bool] | None = None,
+    ) -> Reply:
+        """`path` and `query_string` as they came, still escaped; the names of `headers` in lower case."""
+        target = headers.get(b"x-amz-target")
+        if target is None and not query_string and method != "POST":
+            return _without_a_verb(method, path)
+        protocol: Protocol = "query" if target is None and not _is_json(headers) else "json"
+        request_id = _new_id()
+        try:
+            host = headers.get(b"host", b"").decode("latin-1")
+            if self._loopback_only and not names.is_loopback(host):
+                raise errors.access_denied("Without access keys this server answers only requests to localhost.")
+            base = names.base_url(scheme, host)
+            if self._signatures:
+                now_s = self._clock.wall_ms() / 1000
+                self._signatures.check(method, path, query_string, headers, body, now_s=now_s)
+            if protocol == "json":
+                verb = json.verb_of((target or b"").decode("latin-1"))
+                params = json.decode(verb, body)
+            else:
+                verb, params = _by_query(method, path, query_string, headers, body)
+            answering = self._verbs.get(verb)
+            if answering is None:
+                raise errors.unsupported(f"{verb} is not supported.")
+            call = Call(
+                verb=verb,
+                params=params,
+                protocol=protocol,
+                base_url=base,
+                queue_name=_queue_of(verb, params, path),
+                request_id=request_id,
+            )
+            if is_gone is not None:
+                call.is_gone = is_gone
+            _check_needs(call)
+            result = await answering(call)
+            if protocol == "json":
+                return _reply(200, json.CONTENT_TYPE, request_id, json.encode(result))
+            return _reply(200, xml.CONTENT_TYPE, request_id, xml.encode(verb, result, request_id))
+        except SqsError as error:
+            return _refused(error, protocol, request_id)
+        except (StateUnavailable, StateFull) as error:
+            log.warning("request %s: %s", request_id, error)
+            return _refused(errors.service_unavailable(), protocol, request_id)
+        except Exception:
+            log.exception("request %s failed", request_id)
+            return _refused(errors.internal_failure(), protocol, request_id)
+
+
+def _by_query(
+    method: str, path: bytes, query_string: bytes, headers: Headers, body: bytes
+) -> tuple[str, dict[str, Any]]:
+    """The verb and its parameters, out of a URL and, for a POST, its form."""
+    fields = query.pairs(query_string) if query_string else {}
+    if method == "POST" and body:
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        if kind and kind != query.FORM:
+            raise errors.serialization(f"The content type {kind[:100]} is neither a form nor AWS JSON.")
+        fields |= query.pairs(body)
+    verb = fields.get("Action", "")
+    if not verb:
+        raise errors.unknown_operation()
+    if verb not in VERBS or (verb in _NOT_OF_A_QUEUE and _name_in(path)):
+        raise errors.invalid_action(verb)
+    return verb, query.decode(verb, fields)
+
+
+def _queue_of(verb: str, params: dict[str, Any], path: bytes) -> str:
+    url = params.get("QueueUrl")
+    if url is None and "QueueUrl" in VERBS[verb].needs:
+        return _name_in(path)
+    return names.name_of_url(url) if url else ""
+
+
+def _name_in(path: bytes) -> str:
+    return names.name_of_url(path.decode("latin-1")) if len(path) > 1 else ""
+
+
+def _check_needs(call: Call) -> None:
+    params = call.params
+    for name in VERBS[call.verb].needs:
+        if name == "QueueUrl":
+            if not call.queue_name:
+                # A URL that names none is the URL of no queue.
+                raise errors.no_such_queue() if "QueueUrl" in params else errors.missing_parameter(name)
+        elif name not in params:
+            raise errors.missing_parameter(name)
+
+
+def _is_json(headers: Headers) -> bool:
+    return headers.get(b"content-type", b"").startswith(json.CONTENT_TYPE)
+
+
+def _new_id() -> str:
+    text = os.urandom(16).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _reply(status: int, kind: bytes, request_id: str, body: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> Reply:
+    return Reply(
+        status,
+        [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-amzn-requestid", request_id.encode()),
+            *more,
+        ],
+        body,
+    )
+
+
+def _refused(error: SqsError, protocol: Protocol, request_id: str) -> Reply:
+    more = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+    if protocol == "json":
+        more.append((b"x-amzn-query-error", f"{error.code};{error.fault}".encode()))
+        return _reply(error.status, json.CONTENT_TYPE, request_id, json.encode_error(error), more)
+    if error.code == "UnknownOperationException":  # AWS has no envelope for it
+        return _reply(error.status, xml.CONTENT_TYPE, request_id, xml.UNKNOWN_OPERATION, more)
+    return _reply(error.status, xml.CONTENT_TYPE, request_id, xml.encode_error(error, request_id), more)
+
+
+def _without_a_verb(method: str, path: bytes) -> Reply:
+    """A probe, or somebody who looks what is here."""
+    request_id = _new_id()
+    if method == "OPTIONS":
+        return _reply(204, _PLAIN, request_id, b"", [(b"allow", b"GET, POST, OPTIONS")])
+    if method in ("GET", "HEAD") and path.decode("latin-1") in _HEALTH:
+        return _reply(200, _PLAIN, request_id, b"ok\n" if method == "GET" else b"")
+    return _reply(404, xml.CONTENT_TYPE, request_id, xml.UNKNOWN_OPERATION)
+
+
+# ASGI ----------------------------------------------------------------------------------------------
+
+
+def application(door: Door) -> Application:
+    """One bare function: a framework would cost as much as the verb."""
+
+    async def serve(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = _by_name(scope["headers"])
+        client = _Client(receive)
+        try:
+            body = await _read(receive, headers)
+            if body is None:
+                return
+            reply = await door.answer(
+                scope["method"],
+                scope.get("raw_path") or scope["path"].encode(),
+                scope["query_string"],
+                headers,
+                body,
+                scheme=scope.get("scheme", "http"),
+                is_gone=client.is_gone,
+            )
+        except SqsError as error:
+            reply = _refused(error, "json" if _is_json(headers) else "query", _new_id())
+            # The rest of the request is not read, so nothing else can come on this connection.
+            reply.headers.append((b"connection", b"close"))
+        finally:
+            client.forget()
+        await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
+        await send({"type": "http.response.body", "body": reply.body})
+
+    return serve
+
+
+def _by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b"," + value if name in found else value
+    return found
+
+
+async def _read(receive: Receive, headers: Headers) -> bytes | None:
+    """The body; None: the client left before its end. SqsError for one that is too long, which is not read."""
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and (len(length) > 9 or int(length) > BODY_BYTES):
+        raise errors.too_large(BODY_BYTES)
+    body = b""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body = message.get("body", b"")
+        size += len(body)
+        if size > BODY_BYTES:
+            raise errors.too_large(BODY_BYTES)
+        if not message.get("more_body", False):
+            return b"".join([*parts, body]) if parts else body
+        parts.append(body)
+
+
+class _Client:
+    """Watches the connection from the first question on: most calls are over before anybody asks."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._watch: asyncio.Task[None] | None = None
+
+    def is_gone(self) -> bool:
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._until_gone())
+        return self._watch.done()
+
+    def forget(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
