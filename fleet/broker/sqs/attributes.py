@@ -85,11 +85,12 @@ class Attributes(msgspec.Struct, frozen=True, omit_defaults=True):
     throttle: Throttle = UNSET
 
     @property
-    def dedupscope_is_group(self) -> bool:
+    def dedup_per_group(self) -> bool:
         """Where nothing was chosen, partitions decide: a queue of several has no place that sees all of its ids."""
         return self.scope_is_group(self.created_scope)
 
     def scope_is_group(self, scope: str) -> bool:
+        """Whether `scope`, which may be empty, is deduplication by group for this queue."""
         return scope == "messageGroup" or (not scope and self.partitions > 1)
 
     @property

@@ -1,0 +1,352 @@
+"""The door: which request goes where, and what goes back when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleet.broker.sqs import errors
+from fleet.broker.sqs.call import Call, Reply
+from fleet.broker.sqs.door import BODY_BYTES, Door, application
+from fleet.errors import NotUp, StateFull, StateUnavailable
+from tests.unit.broker.sqs.wire import HOST, QUEUE, StoppedClock
+
+FORM = b"application/x-www-form-urlencoded; charset=utf-8"
+
+
+async def echo(call: Call) -> dict[str, Any] | None:
+    return {"QueueUrl": f"{call.base_url}/{call.queue_name}"}
+
+
+def raising(error: Exception) -> Callable[[Call], Awaitable[dict[str, Any] | None]]:
+    async def verb(_: Call) -> dict[str, Any] | None:
+        raise error
+
+    return verb
+
+
+def door(**verbs: Any) -> Door:
+    return Door({"GetQueueUrl": echo, **verbs}, keys={}, clock=StoppedClock())
+
+
+async def asked(one: Door, method: str = "POST", url: str = "/", body: bytes = b"", **headers: str) -> Reply:
+    path, _, query = url.partition("?")
+    named = {name.replace("_", "-").encode(): value.encode("latin-1") for name, value in headers.items()}
+    return await one.answer(method, path.encode(), query.encode(), {b"host": HOST.encode(), **named}, body)
+
+
+async def by_json(one: Door, verb: str, body: bytes = b"{}", url: str = "/", **headers: str) -> Reply:
+    given = {"content_type": "application/x-amz-json-1.0", "x_amz_target": f"AmazonSQS.{verb}", **headers}
+    return await asked(one, "POST", url, body, **given)
+
+
+def header(reply: Reply, name: str) -> str:
+    return dict(reply.headers).get(name.encode(), b"").decode()
+
+
+def kind(reply: Reply) -> str:
+    found: str = msgspec.json.decode(reply.body)["__type"]
+    return found
+
+
+async def test_a_url_names_the_queue_by_its_last_segment_whatever_its_host() -> None:
+    calls: list[Call] = []
+
+    async def verb(call: Call) -> None:
+        calls.append(call)
+
+    for url in (QUEUE, "https://sqs.eu-west-1.amazonaws.com/123456789012/q", "q"):
+        await by_json(door(PurgeQueue=verb), "PurgeQueue", msgspec.json.encode({"QueueUrl": url}))
+    assert [call.queue_name for call in calls] == ["q", "q", "q"]
+    assert {call.base_url for call in calls} == {"http://localhost:9324"}
+    assert len({call.request_id for call in calls}) == 3
+
+
+@pytest.mark.parametrize("by", ["json", "query"])
+async def test_the_path_names_the_queue_where_nothing_else_does(by: str) -> None:
+    calls: list[Call] = []
+
+    async def verb(call: Call) -> None:
+        calls.append(call)
+
+    one = door(PurgeQueue=verb)
+    if by == "json":
+        await by_json(one, "PurgeQueue", url="/000000000000/q")
+    else:
+        await asked(one, "GET", "/000000000000/q?Action=PurgeQueue")
+    assert calls[0].queue_name == "q"
+
+
+async def test_a_query_url_wins_over_the_path() -> None:
+    calls: list[Call] = []
+
+    async def verb(call: Call) -> None:
+        calls.append(call)
+
+    await asked(
+        door(PurgeQueue=verb),
+        "POST",
+        "/000000000000/q",
+        b"Action=PurgeQueue&QueueUrl=/0/other",
+        content_type=FORM.decode(),
+    )
+    assert calls[0].queue_name == "other"
+
+
+async def test_a_reply_says_how_long_it_is_and_which_request_it_answers() -> None:
+    reply = await by_json(door(), "GetQueueUrl", b'{"QueueName":"q"}')
+    assert reply.status == 200
+    assert header(reply, "content-type") == "application/x-amz-json-1.0"
+    assert header(reply, "content-length") == str(len(reply.body))
+    assert len(header(reply, "x-amzn-requestid")) == 36
+    reply = await asked(door(), "GET", "/?Action=GetQueueUrl&QueueName=q")
+    assert header(reply, "content-type") == "text/xml"
+    assert header(reply, "x-amzn-requestid").encode() in reply.body
+
+
+@pytest.mark.parametrize(
+    ("body", "type_", "told"),
+    [
+        (b"{}", "MissingRequiredParameterException", "The request must contain the parameter QueueUrl."),
+        (b'{"QueueUrl":"http://localhost"}', "QueueDoesNotExist", "The specified queue does not exist."),
+        (
+            msgspec.json.encode({"QueueUrl": QUEUE}),
+            "MissingRequiredParameterException",
+            "The request must contain the parameter MessageBody.",
+        ),
+        (b"{", "SerializationException", "The request is not valid JSON."),
+    ],
+)
+async def test_what_a_verb_needs_is_there_before_it_is_asked(body: bytes, type_: str, told: str) -> None:
+    reply = await by_json(door(SendMessage=raising(AssertionError())), "SendMessage", body)
+    assert reply.status == 400
+    assert msgspec.json.decode(reply.body) == {"__type": type_, "message": told}
+    assert header(reply, "x-amzn-query-error").endswith(";Sender")
+
+
+async def test_a_get_without_a_body_misses_its_body() -> None:
+    reply = await asked(door(SendMessage=echo), "GET", "/000000000000/q?Action=SendMessage")
+    assert b"<Code>MissingParameter</Code>" in reply.body
+    assert b"<Message>The request must contain the parameter MessageBody.</Message>" in reply.body
+
+
+@pytest.mark.parametrize(
+    "url", ["/?Action=FooBar", "/000000000000/q?Action=CreateQueue", "/000000000000/q?Action=ListQueues"]
+)
+async def test_an_action_that_is_none_or_none_of_a_queue_is_invalid(url: str) -> None:
+    reply = await asked(door(CreateQueue=echo, ListQueues=echo), "GET", url)
+    action = url.rpartition("=")[2].encode()
+    assert reply.status == 400
+    assert b"<Code>InvalidAction</Code>" in reply.body
+    assert b"<Message>The action " + action + b" is not valid for this endpoint.</Message>" in reply.body
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body"),
+    [
+        ("GET", "/000000000000/q", b""),
+        ("GET", "/?Version=2012-11-05", b""),
+        ("GET", "/?Action=", b""),
+        ("POST", "/", b""),
+        ("POST", "/", b"Version=2012-11-05"),
+        ("PUT", "/x", b"x"),
+        ("HEAD", "/000000000000/q", b""),
+    ],
+)
+async def test_a_request_without_an_action_is_an_unknown_operation(method: str, url: str, body: bytes) -> None:
+    reply = await asked(door(), method, url, body)
+    assert (reply.status, reply.body) == (404, b"<UnknownOperationException/>\n")
+
+
+async def test_an_unknown_target_is_an_unknown_operation() -> None:
+    reply = await by_json(door(), "FooBar")
+    assert (reply.status, kind(reply)) == (404, "UnknownOperationException")
+    reply = await asked(door(), "POST", "/", b"{}", content_type="application/x-amz-json-1.0")
+    assert (reply.status, kind(reply)) == (404, "UnknownOperationException")
+
+
+async def test_a_verb_that_is_not_here_is_unsupported() -> None:
+    assert kind(await by_json(door(), "ListQueues")) == "UnsupportedOperation"
+
+
+@pytest.mark.parametrize("body", [b"Action=%FF", b"Action=GetQueueUrl&QueueName=%FF", b"\xff=\xff"])
+async def test_a_form_that_is_no_text_is_refused(body: bytes) -> None:
+    reply = await asked(door(), "POST", "/", body, content_type=FORM.decode())
+    assert reply.status == 400
+    assert b"<Code>SerializationException</Code>" in reply.body
+
+
+async def test_another_content_type_is_refused() -> None:
+    reply = await asked(door(), "POST", "/", b"<xml/>", content_type="text/xml")
+    assert reply.status == 400
+    assert b"<Code>SerializationException</Code>" in reply.body
+
+
+async def test_a_form_needs_no_content_type() -> None:
+    reply = await asked(door(), "POST", "/", b"Action=GetQueueUrl&QueueName=q")
+    assert b"<GetQueueUrlResult><QueueUrl>http://localhost:9324/</QueueUrl>" in reply.body
+
+
+@pytest.mark.parametrize("error", [StateUnavailable(), StateFull(), NotUp()])
+async def test_when_redis_is_away_or_full_the_client_is_told_to_try_again(error: Exception) -> None:
+    reply = await by_json(door(GetQueueUrl=raising(error)), "GetQueueUrl", b'{"QueueName":"q"}')
+    assert (reply.status, kind(reply)) == (503, "ServiceUnavailable")
+    assert header(reply, "x-amzn-query-error") == "ServiceUnavailable;Receiver"
+
+
+async def test_any_other_error_is_ours_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "fleet.sqs"):
+        reply = await asked(door(GetQueueUrl=raising(ValueError("secret"))), "GET", "/?Action=GetQueueUrl&QueueName=q")
+    assert reply.status == 500
+    assert b"<Type>Receiver</Type><Code>InternalFailure</Code>" in reply.body
+    assert b"secret" not in reply.body
+    assert header(reply, "x-amzn-requestid") in caplog.text
+
+
+async def test_a_throttled_call_carries_its_headers() -> None:
+    reply = await by_json(
+        door(GetQueueUrl=raising(errors.throttling("q", "Send", 2))), "GetQueueUrl", b'{"QueueName":"q"}'
+    )
+    assert reply.body == b'{"__type":"Throttling","message":"Rate exceeded for queue \'q\' action \'Send\'"}'
+    found = {name: header(reply, name) for name in ("x-amzn-errortype", "retry-after", "x-amz-retry-after")}
+    assert found == {"x-amzn-errortype": "Throttling", "retry-after": "2", "x-amz-retry-after": "2000"}
+
+
+# Who may ask ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["example.org", "10.0.0.1:9324", "", "local host"])
+async def test_without_keys_only_a_host_of_this_machine_is_answered(host: str) -> None:
+    reply = await by_json(door(), "GetQueueUrl", b'{"QueueName":"q"}', host=host)
+    assert (reply.status, kind(reply)) == (403, "AccessDenied")
+
+
+async def test_with_keys_a_request_has_to_be_signed_and_any_host_will_do() -> None:
+    one = Door({"GetQueueUrl": echo}, keys={"AKID": "secret"}, clock=StoppedClock())
+    reply = await by_json(one, "GetQueueUrl", host="queue.example.org")
+    assert (reply.status, kind(reply)) == (403, "MissingAuthenticationToken")
+    assert (await by_json(one, "GetQueueUrl", host="a b")).status == 404
+    assert (await asked(one, "GET", "/health")).status == 200
+
+
+@pytest.mark.parametrize("url", ["/", "/health"])
+async def test_a_probe_needs_no_verb(url: str) -> None:
+    assert (await asked(door(), "GET", url)).body == b"ok\n"
+    assert (await asked(door(), "HEAD", url)).body == b""
+    assert (await asked(door(), "OPTIONS", url)).status == 204
+
+
+def test_a_verb_that_sqs_has_not_is_a_mistake_of_ours() -> None:
+    with pytest.raises(AssertionError, match="Nothing"):
+        door(Nothing=echo)
+
+
+# ASGI ----------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """One request at the edge: what arrives, and what is sent back."""
+
+    def __init__(self, *arriving: dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None) -> None:
+        self.arriving = [*arriving] or [{"type": "http.request", "body": b"Action=GetQueueUrl&QueueName=q"}]
+        self.headers = headers or []
+        self.sent: list[Any] = []
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        if self.arriving:
+            return self.arriving.pop(0)
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def served(self, one: Door) -> None:
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/",
+            "raw_path": b"/",
+            "query_string": b"",
+            "headers": [(b"host", HOST.encode()), *self.headers],
+        }
+        await application(one)(scope, self.receive, self.send)
+
+
+async def test_a_request_is_answered_in_two_messages() -> None:
+    parts = [
+        {"type": "http.request", "body": b"Action=GetQueue", "more_body": True},
+        {"type": "http.request", "body": b"Url&QueueName=q", "more_body": False},
+    ]
+    connection = Connection(*parts)
+    await connection.served(door())
+    start, body = connection.sent
+    assert (start["type"], start["status"]) == ("http.response.start", 200)
+    assert b"<GetQueueUrlResponse " in body["body"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_body_that_is_too_long_is_not_read(announced: bool) -> None:
+    part = {"type": "http.request", "body": b"x" * (BODY_BYTES // 2), "more_body": True}
+    headers = [(b"content-length", b"%d" % (BODY_BYTES + 1))] if announced else []
+    connection = Connection(*[dict(part) for _ in range(9)], headers=headers)
+    await connection.served(door())
+    assert connection.sent[0]["status"] == 413
+    assert (b"connection", b"close") in connection.sent[0]["headers"]
+    assert len(connection.arriving) == (9 if announced else 6)
+
+
+async def test_a_client_that_leaves_before_its_request_is_whole_is_not_answered() -> None:
+    connection = Connection({"type": "http.request", "body": b"Action", "more_body": True}, {"type": "http.disconnect"})
+    await connection.served(door(GetQueueUrl=raising(AssertionError())))
+    assert connection.sent == []
+
+
+async def test_a_verb_that_waits_learns_that_its_client_is_gone_and_is_not_cancelled() -> None:
+    connection = Connection()
+    found: list[bool] = []
+
+    async def verb(call: Call) -> dict[str, Any] | None:
+        found.append(call.is_gone())
+        connection.gone.set()
+        await connection.gone.wait()
+        await asyncio.sleep(0)  # the watch wakes after us
+        found.append(call.is_gone())
+        return {}
+
+    await connection.served(door(GetQueueUrl=verb))
+    assert found == [False, True]
+    assert connection.sent[0]["status"] == 200
+
+
+async def test_nothing_watches_a_connection_once_it_is_answered() -> None:
+    async def verb(call: Call) -> dict[str, Any] | None:
+        call.is_gone()
+        return {}
+
+    before = len(asyncio.all_tasks())
+    await Connection().served(door(GetQueueUrl=verb))
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before
+
+
+async def test_headers_of_one_name_are_one_header() -> None:
+    one = Door({"GetQueueUrl": echo}, keys={}, clock=StoppedClock())
+    connection = Connection(headers=[(b"x-a", b"1"), (b"x-a", b"2")])
+    seen: list[Any] = []
+    answer = one.answer
+
+    async def recorded(*args: Any, **named: Any) -> Reply:
+        seen.append(args[3])
+        return await answer(*args, **named)
+
+    one.answer = recorded  # type: ignore[method-assign]
+    await connection.served(one)
+    assert seen[0][b"x-a"] == b"1,2"
