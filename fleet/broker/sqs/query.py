@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from fleet.broker.sqs import errors
-from fleet.broker.sqs.shapes import VERBS, Listing, Mapping, Member, Scalar, Shape, Structure
+from fleet.broker.sqs.shapes import VERBS, Listing, Mapping, Scalar, Shape, Structure
 
 FORM = "application/x-www-form-urlencoded"
 _INTEGERS = {"integer": 2**31, "long": 2**63}
+_LONGEST_NAME = 200
+"""Names are remembered; the longest that means something is much shorter."""
 _MOST_FIELDS = 2000
 """Ten messages with ten attributes of three fields are 350."""
 
@@ -41,52 +44,75 @@ def _text(raw: bytes) -> str:
 
 def decode(verb: str, fields: dict[str, str]) -> dict[str, Any]:
     """What `fields` say to this verb. What it does not know (Action, Version, a signature) is left out, as at AWS."""
-    by_name = VERBS[verb].takes.by_name
     params: dict[str, Any] = {}
-    gathered: dict[str, Member] = {}
+    gathered: set[str] = set()
     for name, text in fields.items():
-        first, *rest = name.split(".")
-        found = by_name.get(first)
-        if found is None:
+        place = _place(verb, name) if len(name) <= _LONGEST_NAME else None
+        if place is None:
             continue
-        own, member = found
-        if isinstance(member.shape, Scalar):
-            if not rest:
-                params[own] = _scalar(member.shape, text, name)
+        first, between, last, scalar = place
+        value = text if scalar.kind == "string" else _scalar(scalar, text, name)
+        if last is None:
+            params[first] = value
             continue
-        # Older clients send a list of one without a number.
-        _put(member.shape, params, own, rest or ["1"], text, name)
-        gathered[own] = member
-    for own, member in gathered.items():
-        params[own] = _settled(member.shape, params[own], member.wire)
+        gathered.add(first)
+        into = params.setdefault(first, {})
+        for key in between:
+            into = into.setdefault(key, {})
+        into[last] = value
+    members = VERBS[verb].takes.members
+    for own in gathered:
+        params[own] = _settled(members[own].shape, params[own], members[own].wire)
     return params
 
 
-# A list or map is gathered as a dictionary by number first: its fields may come in any order. ---------
+# Lists and maps are gathered by number first, for their fields may come in any order. ----------------
+
+Key = str | int
+Place = tuple[str, tuple[Key, ...], Key | None, Scalar]
+"""The parameter, the keys below it, the last of them (None: it is the value), and what the value is."""
 
 
-def _put(shape: Shape, into: dict[Any, Any], key: Any, path: list[str], text: str, name: str) -> None:
+@lru_cache(maxsize=4096)
+def _place(verb: str, name: str) -> Place | None:
+    """Where a field goes; None: this verb has no such field. The same names come with every request."""
+    first, *path = name.split(".")
+    found = VERBS[verb].takes.by_name.get(first)
+    if found is None:
+        return None
+    own, member = found
+    if not path and not isinstance(member.shape, Scalar):
+        path = ["1"]  # older clients send a list of one without a number
+    keys: list[Key] = [own]
+    scalar = _follow(member.shape, path, keys, name)
+    if scalar is None:
+        return None
+    return own, tuple(keys[1:-1]), keys[-1] if len(keys) > 1 else None, scalar
+
+
+def _follow(shape: Shape, path: list[str], keys: list[Key], name: str) -> Scalar | None:
+    """Adds the keys that `path` leads along, down to the value at its end."""
     match shape:
         case Scalar():
-            if path:
-                raise errors.serialization(f"{_shown(name)} is a value and has no parts.")
-            into[key] = _scalar(shape, text, name)
+            if path and len(keys) > 1:
+                raise errors.serialization(f"{name} is a value and has no parts.")
+            return None if path else shape
         case Structure():
             found = shape.by_name.get(path[0]) if path else None
-            if found is not None:
-                own, member = found
-                _put(member.shape, into.setdefault(key, {}), own, path[1:], text, name)
+            if found is None:
+                return None
+            keys.append(found[0])
+            return _follow(found[1].shape, path[1:], keys, name)
         case Listing():
-            items = into.setdefault(key, {})
-            _put(shape.item, items, _number(path, name), path[1:], text, name)
+            keys.append(_number(path, name))
+            return _follow(shape.item, path[1:], keys, name)
         case Mapping():
-            items = into.setdefault(key, {})
-            item = items.setdefault(_number(path, name), {})
+            keys.append(_number(path, name))
             part = path[1] if len(path) > 1 else ""
-            if part == shape.key_wire:
-                _put(_KEY, item, "key", path[2:], text, name)
-            elif part == shape.value_wire:
-                _put(shape.value, item, "value", path[2:], text, name)
+            if part not in (shape.key_wire, shape.value_wire):
+                raise errors.serialization(f"{name} needs .{shape.key_wire} or .{shape.value_wire} after its number.")
+            keys.append("key" if part == shape.key_wire else "value")
+            return _follow(_KEY if part == shape.key_wire else shape.value, path[2:], keys, name)
 
 
 _KEY = Scalar("string")
@@ -118,7 +144,7 @@ def _settled(shape: Shape, value: Any, wire: str) -> Any:
 def _number(path: list[str], name: str) -> int:
     part = path[0] if path else ""
     if not (part.isascii() and part.isdigit() and len(part) <= 6):
-        raise errors.serialization(f"{_shown(name)} needs a number: .1, .2 and so on.")
+        raise errors.serialization(f"{name} needs a number: .1, .2 and so on.")
     return int(part)
 
 
@@ -137,8 +163,4 @@ def _scalar(shape: Scalar, text: str, name: str) -> Any:
         # A blank is a plus that a client did not escape.
         return b64decode(text.replace(" ", "+").encode(), validate=True)
     except ValueError as error:
-        raise errors.serialization(f"{_shown(name)} is not base64.") from error
-
-
-def _shown(name: str) -> str:
-    return name if len(name) <= 200 else f"{name[:200]}…"
+        raise errors.serialization(f"{name} is not base64.") from error
