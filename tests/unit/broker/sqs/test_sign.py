@@ -245,7 +245,8 @@ def test_derived_keys_and_dates_do_not_pile_up() -> None:
         request["headers"][b"authorization"] = authorization.replace(b"eu-west-1", b"r%d" % i)
         with pytest.raises(SqsError):
             signatures.check(**request, now_s=seconds())
-    assert len(signatures._derived) <= 1024
+    assert len(signatures._claims) <= 1024
+    assert len(signatures._prefixes) <= 1024
     request["headers"][b"authorization"] = authorization
     signatures.check(**request, now_s=seconds())
 
