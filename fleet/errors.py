@@ -14,6 +14,7 @@ FleetError
 ├── SourceError
 │   ├── SourceUnavailable   the queue cannot be reached just now; trying again may help
 │   └── SourceFull          the queue cannot take more (a full disk, a quota)
+├── SqsError                what the SQS door answers on purpose (`fleet/broker/sqs/errors.py`)
 ├── SparkGone               the Spark that a driver works with has ended; the driver has to begin anew
 ├── BrokerError             the broker refuses the call: a tree of its own, in fleet/broker/errors.py
 ├── InvalidJob              a job, an event or a subscription that can never be accepted

@@ -64,8 +64,8 @@ class Door:
         request_id = _new_id()
         try:
             host = headers.get(b"host", b"").decode("latin-1")
-            if self._loopback_only and not names.is_loopback(host):
-                raise errors.access_denied("Without access keys this server answers only requests to localhost.")
+            if self._loopback_only:
+                _check_neighbour(host, headers)
             base = names.base_url(scheme, host)
             if self._signatures:
                 now_s = self._clock.wall_ms() / 1000
@@ -101,6 +101,17 @@ class Door:
         except Exception:
             log.exception("request %s failed", request_id)
             return _refused(errors.internal_failure(), protocol, request_id)
+
+
+def _check_neighbour(host: str, headers: Headers) -> None:
+    """Where nobody signs: SqsError for what a page of another site had somebody's browser send."""
+    if not names.is_loopback(host):
+        raise errors.access_denied("Without access keys this server answers only requests to localhost.")
+    # A form of theirs needs no leave of ours to be sent, and an action in a URL not even a form.
+    origin = headers.get(b"origin")
+    is_theirs = origin is not None and not names.is_loopback(origin.decode("latin-1").partition("://")[2])
+    if is_theirs or headers.get(b"sec-fetch-site") == b"cross-site":
+        raise errors.access_denied("Requests from pages of another site are not answered.")
 
 
 def _by_query(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fleet.errors import FleetError
+from fleet.words import number
 
 Fault = Literal["Sender", "Receiver"]
 
@@ -130,7 +131,7 @@ def over_limit(message: str) -> SqsError:
 
 
 def too_many_in_flight(queue: str, limit: int = 120_000) -> SqsError:
-    return over_limit(f"The queue {queue} has reached the maximum of {limit} messages in flight.")
+    return over_limit(f"The queue {queue} has reached its limit: {number(limit, 'message')} in flight.")
 
 
 # Receipt handles -----------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from fleet.broker.sqs.attributes import MOST_DELAY_S, MOST_VISIBILITY_S, MOST_WA
 
 MOST_MESSAGES = 10
 MOST_RESULTS = 1000
+MOST_TASKS = 10
+MOST_MOVED_A_SECOND = 500
 
 
 def messages(params: Mapping[str, Any]) -> int:
@@ -56,10 +58,23 @@ def delay_s(params: Mapping[str, Any], *, fifo: bool) -> int | None:
 
 def results(params: Mapping[str, Any]) -> int | None:
     """How long a page of a list may be; None: it was not asked for, so the list comes without a token."""
-    found = params.get("MaxResults")
-    if found is not None and not 1 <= found <= MOST_RESULTS:
-        reason = f"MaxResults must be an integer between 1 and {MOST_RESULTS}."
-        raise errors.invalid_value(found, "MaxResults", reason)
+    return _between(params, "MaxResults", MOST_RESULTS)
+
+
+def tasks(params: Mapping[str, Any]) -> int:
+    """How many move tasks a list may name: the latest alone, unless more are asked for."""
+    return _between(params, "MaxResults", MOST_TASKS) or 1
+
+
+def moved_a_second(params: Mapping[str, Any]) -> int | None:
+    """Of a move task; None: as fast as it goes."""
+    return _between(params, "MaxNumberOfMessagesPerSecond", MOST_MOVED_A_SECOND)
+
+
+def _between(params: Mapping[str, Any], name: str, most: int) -> int | None:
+    found = params.get(name)
+    if found is not None and not 1 <= found <= most:
+        raise errors.invalid_value(found, name, f"{name} must be an integer between 1 and {most}.")
     return found
 
 

@@ -61,6 +61,13 @@ def test_a_page_has_no_end_unless_it_is_asked_for() -> None:
     assert ranges.results({"MaxResults": 1000}) == 1000
 
 
+def test_a_list_of_move_tasks_is_the_latest_one_unless_more_are_asked_for() -> None:
+    assert ranges.tasks({}) == 1
+    assert ranges.tasks({"MaxResults": 10}) == 10
+    assert ranges.moved_a_second({}) is None
+    assert ranges.moved_a_second({"MaxNumberOfMessagesPerSecond": 500}) == 500
+
+
 @pytest.mark.parametrize(
     ("rule", "params"),
     [
@@ -69,6 +76,10 @@ def test_a_page_has_no_end_unless_it_is_asked_for() -> None:
         (ranges.changed_visibility_s, {"VisibilityTimeout": 43_201}),
         (ranges.results, {"MaxResults": 0}),
         (ranges.results, {"MaxResults": 1001}),
+        (ranges.tasks, {"MaxResults": 0}),
+        (ranges.tasks, {"MaxResults": 11}),
+        (ranges.moved_a_second, {"MaxNumberOfMessagesPerSecond": 0}),
+        (ranges.moved_a_second, {"MaxNumberOfMessagesPerSecond": 501}),
         (lambda params: ranges.visibility_s(params, 30), {"VisibilityTimeout": 43_201}),
     ],
 )

@@ -226,6 +226,21 @@ async def test_without_keys_only_a_host_of_this_machine_is_answered(host: str) -
     assert (reply.status, kind(reply)) == (403, "AccessDenied")
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"origin": "https://example.org"}, {"origin": "null"}, {"origin": ""}, {"sec_fetch_site": "cross-site"}],
+)
+async def test_without_keys_a_page_of_another_site_is_not_answered(headers: dict[str, str]) -> None:
+    one = door(GetQueueUrl=raising(AssertionError()))
+    assert (await asked(one, "GET", "/?Action=GetQueueUrl&QueueName=q", b"", **headers)).status == 403
+    assert (await asked(one, "POST", "/", b"Action=GetQueueUrl&QueueName=q", **headers)).status == 403
+
+
+async def test_a_page_of_this_machine_is_answered() -> None:
+    headers = {"origin": "http://localhost:3000", "sec_fetch_site": "same-site"}
+    assert (await asked(door(), "POST", "/", b"Action=GetQueueUrl&QueueName=q", **headers)).status == 200
+
+
 async def test_with_keys_a_request_has_to_be_signed_and_any_host_will_do() -> None:
     one = Door({"GetQueueUrl": echo}, keys={"AKID": "secret"}, clock=StoppedClock())
     reply = await by_json(one, "GetQueueUrl", host="queue.example.org")
