@@ -9,8 +9,8 @@ from fleet.state.connect import Client, translated
 from fleet.state.keys import BrokerKeys
 from fleet.state.scripts import script
 
-Table = Literal["topics", "subscriptions", "queues"]
-_TABLES: Sequence[Table] = ("topics", "subscriptions", "queues")
+Table = Literal["topics", "subscriptions", "queues", "tasks"]
+_TABLES: Sequence[Table] = ("topics", "subscriptions", "queues", "tasks")
 
 
 class Change(NamedTuple):

@@ -176,9 +176,7 @@ class Engine:
     async def receive(self, most: int, rules: Rules) -> Taking:
         """Show the oldest messages that may be shown."""
         answer = await self._receive(most, rules)
-        showings = [
-            Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(4, len(answer), 4)
-        ]
+        showings = _showings(answer, 4)
         due_ms = int(answer[1]) if answer[1] else None
         return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
 
@@ -238,6 +236,41 @@ class Engine:
         arguments = [*self._known(), self.kind, "" if keep_ms is None else keep_ms]
         if await self._call("own/establish", arguments) == "stale":
             raise Stale(self.keys.prefix)
+
+    async def note_attempt(self, attempt: str, showings: Sequence[Showing], *, keep_ms: int) -> None:
+        """Remember what an attempt was given, so that it may ask for the same again."""
+        given = [part for one in showings for part in (one.number, one.group)]
+        self._checked(await self._attempt(attempt, 0, keep_ms, given))
+
+    async def again(self, attempt: str, *, visibility_ms: int) -> list[Showing]:
+        """What it was given before, hidden for as long from now; nothing if something has become of it."""
+        answer = self._checked(await self._attempt(attempt, visibility_ms, 0, ()))
+        if answer[0] == "void":
+            return []
+        return _showings(answer, 1)
+
+    async def _attempt(self, attempt: str, visibility_ms: int, keep_ms: int, given: Sequence[str]) -> list[Any]:
+        s = script("own/again")
+        keys = [
+            f"{key}{attempt}" if name == "attempt" else key
+            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
+        ]
+        found: list[Any] = await s(self.client, keys, [*self._known(), visibility_ms, keep_ms, *given])
+        return found
+
+    async def hold_off(self, ms: int) -> bool:
+        """Whether nobody else has said so within that time."""
+        assert isinstance(self.keys, OwnQueueKeys)
+        with translated():
+            return bool(await self.client.set(self.keys.purging, "1", nx=True, px=ms))
+
+    async def move(self, most: int, target: str, place: int) -> tuple[int, bool]:
+        """Have up to `most` that may be shown go to `target`, or if that is '' where each came from.
+
+        Looks from `place` on. Returns how many go, and whether there is nothing behind.
+        """
+        answer = await self._receive(most, Rules(0, max_count=-1, target=target), place)
+        return answer[2], answer[0] == "end"
 
     # What moves to another queue ----------------------------------------------------------------------
 
@@ -308,6 +341,12 @@ async def charge(
     arguments: list[str | int] = [now_ms, incarnation, repr(capacity), repr(refill), idle_ms, *asked]
     tokens, *waits = await script("own/charge")(client, [keys.bucket + bucket], arguments)
     return Charged(float(tokens), [float(wait) for wait in waits])
+
+
+def _showings(answer: list[Any], begin: int) -> list[Showing]:
+    return [
+        Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(begin, len(answer), 4)
+    ]
 
 
 def _said(showing: str) -> tuple[int, int, str]:

@@ -246,6 +246,16 @@ class OwnQueueKeys(MessageKeys):
         """Prefix of the buckets that bound what is asked of it."""
         return self.prefix + "bucket:"
 
+    @property
+    def attempt(self) -> str:
+        """Prefix of what askers may ask for again."""
+        return self.prefix + "attempt:"
+
+    @property
+    def purging(self) -> str:
+        """It was purged a moment ago."""
+        return self.prefix + "purging"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicKeys(MessageKeys):
@@ -295,8 +305,12 @@ class BrokerKeys:
     topics = "{broker}:topics"
     subscriptions = "{broker}:subscriptions"
     queues = "{broker}:queues"
+    tasks = "{broker}:tasks"
+    """What moves from a dead-letter queue, by that queue."""
     sweeper = "{broker}:sweeper"
-    """The lease of the one process that looks for what others left undone."""
+    """The lease of the one process that looks for what others left undone with topics."""
+    sqs_sweeper = "{broker}:sqs_sweeper"
+    """Likewise with queues of the SQS door."""
 
 
 class FleetKeys:

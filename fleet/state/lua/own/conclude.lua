@@ -4,7 +4,7 @@
 -- ARGV now_ms incarnation version kind message …, four fields a message: number count group what
 --   incarnation, version: '' or what the caller knows of the queue; kind: see with/own_queue.lua
 --   count: at which showing it was taken. Of kind `s` any showing counts, of the others the newest, of `o` and `t` in time
---   what: `d` to delete it; `h` and ms to hide it for as long from now, and of kind `t` behind a `+` how much longer it is
+--   what: `d` to delete it; `u` as if it had not been shown, if nobody has got it; `h` and ms to hide it for as long from now, and of kind `t` behind a `+` how much longer it is
 --   hidden if that passes; `s` and ms to show it again after that, which ends the handle; `m` and the queue it moves to
 -- Returns {tag, result …}
 --   tag: `ok`, `stale` or `ahead` (with/own_queue.lua)
@@ -81,13 +81,18 @@ for i = 1, total do
         move(queue, outboxes, outbox, string.sub(what, 2), seq, count, first or '', group, body)
       end
     else
-      local ms, more = string.match(what, '^.(%d+)%+?(%d*)$')
-      local hidden_until = text(now + tonumber(ms) + tonumber(more ~= '' and more or 0))
+      local ms, more = string.match(what, '^.(%d*)%+?(%d*)$')
+      local hidden_until = text(now + tonumber(ms ~= '' and ms or 0) + tonumber(more ~= '' and more or 0))
       hide[#hide + 1], hide[#hide + 2] = hidden_until, seq
       until_ms[i] = hidden_until
       if verb == 'h' then
         deadline[#deadline + 1], deadline[#deadline + 2] = text(now + tonumber(ms)), seq
         deadlines[i] = deadline[#deadline - 1]
+      elseif verb == 'u' then
+        local first = string.match(noted[i] or '', '\31.*$') or ''
+        noted[i] = text(tonumber(count) - 1) .. first
+        note[#note + 1], note[#note + 2] = seq, noted[i]
+        not_out[#not_out + 1] = seq
       else
         -- Half a showing more, which no handle has.
         noted[i] = count .. '.5' .. (string.match(noted[i] or '', '\31.*$') or '')

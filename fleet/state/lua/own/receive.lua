@@ -3,8 +3,9 @@
 -- KEYS state bodies hidden ready due shown delayed fresh out origins refs outboxes outbox group_list
 -- ARGV now_ms incarnation version kind most visibility_ms per_lane retention_ms max_count target delay_ms max_out max_bytes backoff_ms most_backoff_ms place
 --   incarnation, version: '' or what the caller knows of the queue; kind: see with/own_queue.lua
---   per_lane: no more than this of one group; of kinds `f` and `o` its part of what is asked for, if that is more
---   retention_ms: what is older is dropped; max_count, target: what was shown so often moves there. 0: none of it
+--   per_lane: no more than this of one group; of kind `f` its part of what is asked for, if that is more
+--   retention_ms: what is older is dropped; max_count, target: what was shown so often moves there; 0: none of
+--   it; -1: all of it does, and if target is '' to where each came from
 --   delay_ms: of kind `o`, for how long after its sending a message is not shown
 --   max_out, max_bytes: 0, or how many messages and bytes may be out at once
 --   backoff_ms, most_backoff_ms: of kind `t`, how much longer what is not acked stays hidden, doubled with each showing
@@ -99,7 +100,7 @@ if kind == 's' then
 else
   local asked = most > 0 and redis.call('ZRANGE', ready, place or 0, (place or 0) + most - 1) or {}
   looked_at = #asked
-  if #asked > 0 and kind ~= 't' then per_lane = math.max(per_lane, math.ceil(most / #asked)) end
+  if #asked > 0 and kind == 'f' then per_lane = math.max(per_lane, math.ceil(most / #asked)) end
   local alone = {}
   for i = 1, #asked do
     if #seqs >= most then break end
@@ -150,7 +151,8 @@ local dropped, moving, ended, cut = {}, {}, {}, {}
 local showing, ended_before = {}, nil
 for i = 1, #seqs do
   local seq, lane, before = seqs[i], lanes[i], times[seqs[i]] or 0
-  local over = max_count > 0 and before >= max_count
+  local to = target ~= '' and target or sources[i]
+  local over = max_count > 0 and before >= max_count or (max_count < 0 and to)
   local old = is_old(seq)
   if bytes_left <= 0 then break end
   if not values[i] then
@@ -218,7 +220,7 @@ if #dropped + #moving > 0 then
     gone[#gone + 1] = seqs[i]
     local lane = lanes[i]
     local group = lane and string.sub(lane, 1, 1) ~= ALONE and lane or ''
-    move(queue, outboxes, outbox, target, seqs[i], times[seqs[i]] or 0, firsts[seqs[i]] or '', group, values[i])
+    move(queue, outboxes, outbox, target ~= '' and target or sources[i], seqs[i], times[seqs[i]] or 0, firsts[seqs[i]] or '', group, values[i])
   end
   if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)

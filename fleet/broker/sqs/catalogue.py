@@ -1,0 +1,245 @@
+"""The queues that there are, and those that this door has in hand: with their engines, and whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from fleet.broker.sqs import errors, records
+from fleet.broker.sqs.gather import Gather
+from fleet.broker.sqs.records import FEATURES, QueueRecord
+from fleet.broker.sqs.wait import Receiving
+from fleet.state.catalogue import Catalogue, Change
+from fleet.state.connect import Client
+from fleet.state.engine import Ahead, Charged, Engine, New, Rules, Sent, Showing, Stale, Taking, Verdict, charge
+from fleet.state.keys import OwnQueueKeys
+
+T = TypeVar("T")
+PREFIX = "sqs/"
+BUCKET_IDLE_MS = 3_600_000
+DEDUP_MS = 5 * 60 * 1000
+MOST_IN_FLIGHT = {False: 120_000, True: 20_000}
+"""Of a standard queue, and of a FIFO queue."""
+_MOST_SENT, _MOST_CONCLUDED, _MOST_CHARGED = 200, 500, 500
+_MOST_REMEMBERED = 20_000
+_TRIES = 5
+
+
+class Queue:
+    """One queue as this door knows it: thrown away when it turns out that it has changed."""
+
+    def __init__(self, client: Client, name: str, record: QueueRecord, now_ms: Callable[[], str]) -> None:
+        self.client = client
+        self.name = name
+        self.record = record
+        self.attributes = record.attributes
+        self._now_ms = now_ms
+        count = record.attributes.partitions
+        self.engines = [engine_of(client, name, record, partition) for partition in range(count)]
+        self.sends = [Gather(self._sender(engine), most=_MOST_SENT) for engine in self.engines]
+        self.concludes = [Gather(self._concluder(engine), most=_MOST_CONCLUDED) for engine in self.engines]
+        self._charges: dict[str, Gather[int, tuple[float, float]]] = {}
+        self.receiving = Receiving(
+            partitions=count,
+            ordered=record.attributes.fifo,
+            receive=self._receive,
+            put_back=self.put_back,
+        )
+        self.on_moved: Callable[[Queue], None] = lambda _: None
+
+    def wall_ms(self) -> int:
+        return int(self._now_ms() or time.time_ns() // 1_000_000)
+
+    @property
+    def keys(self) -> OwnQueueKeys:
+        """Of partition 0, where what there is one of stands."""
+        return OwnQueueKeys(PREFIX + self.name)
+
+    def rules(self, visibility_s: int, *, per_lane: int = 10) -> Rules:
+        attributes = self.attributes
+        redrive = attributes.redrive
+        return Rules(
+            visibility_ms=visibility_s * 1000,
+            per_lane=per_lane,
+            retention_ms=attributes.retention_s * 1000,
+            max_count=redrive.max_receive_count if redrive else 0,
+            target=redrive.target if redrive else "",
+            delay_ms=attributes.delay_s * 1000 if attributes.fifo else 0,
+            max_out=MOST_IN_FLIGHT[attributes.fifo],
+        )
+
+    async def put_back(self, partition: int, showings: Sequence[Showing]) -> None:
+        """As if nobody had been shown these."""
+        verdicts = [Verdict(one.number, one.times, one.group, "u") for one in showings]
+        await self.concludes[partition].ask(verdicts)
+
+    async def charge(self, bucket: str, n: int, *, capacity: float, refill: float) -> tuple[float, float]:
+        """Tokens that are left, and in how many ms there would be enough: 0 if there were."""
+        gather = self._charges.get(bucket)
+        if gather is None:
+
+            async def call(asked: Sequence[int]) -> list[tuple[float, float]]:
+                found: Charged = await charge(
+                    self.client,
+                    self.keys,
+                    bucket,
+                    asked,
+                    incarnation=self.record.incarnation,
+                    capacity=capacity,
+                    refill=refill,
+                    idle_ms=BUCKET_IDLE_MS,
+                    now_ms=self._now_ms(),
+                )
+                return [(found.tokens, wait_ms) for wait_ms in found.wait_ms]
+
+            gather = self._charges[bucket] = Gather(call, most=_MOST_CHARGED)
+        return (await gather.ask([n]))[0]
+
+    def _sender(self, engine: Engine) -> Callable[[Sequence[New]], Awaitable[list[Sent]]]:
+        async def send(new: Sequence[New]) -> list[Sent]:
+            engine.now_ms = self._now_ms()
+            return await engine.send(new, dedup_ms=DEDUP_MS)
+
+        return send
+
+    def _concluder(self, engine: Engine) -> Callable[[Sequence[Verdict]], Awaitable[list[int]]]:
+        async def conclude(verdicts: Sequence[Verdict]) -> list[int]:
+            engine.now_ms = self._now_ms()
+            return await engine.conclude(verdicts)
+
+        return conclude
+
+    async def _receive(self, partition: int, most: int, visibility_s: int, per_lane: int) -> Taking:
+        engine = self.engines[partition]
+        engine.now_ms = self._now_ms()
+        taking = await engine.receive(most, self.rules(visibility_s, per_lane=per_lane))
+        if taking.moved:
+            self.on_moved(self)
+        return taking
+
+
+def engine_of(client: Client, name: str, record: QueueRecord, partition: int) -> Engine:
+    return Engine(
+        client,
+        OwnQueueKeys(PREFIX + name, partition),
+        kind="o" if record.attributes.fifo else "s",
+        incarnation=record.incarnation,
+        version=record.version,
+    )
+
+
+class Queues:
+    def __init__(
+        self, client: Client, now_ms: Callable[[], str] = lambda: "", on_moved: Callable[[Queue], None] = lambda _: None
+    ) -> None:
+        self.client = client
+        self.catalogue = Catalogue(client)
+        self._now_ms = now_ms
+        self._on_moved = on_moved
+        self._known: dict[str, Queue] = {}
+        self._by_prefix: dict[str, Queue] = {}
+
+    # As the catalogue has it --------------------------------------------------------------------------
+
+    async def seen(self, name: str) -> tuple[str, QueueRecord] | None:
+        text = await self.catalogue.get("queues", name)
+        return (text, records.read(text)) if text else None
+
+    async def find(self, name: str) -> tuple[str, QueueRecord]:
+        found = await self.seen(name)
+        if found is None:
+            self.forget(name)
+            raise errors.no_such_queue()
+        return found
+
+    async def change(self, name: str, seen: str, record: QueueRecord | None) -> bool:
+        text = records.written(record) if record is not None else ""
+        changed = await self.catalogue.change(Change("queues", name, seen, text))
+        self.forget(name)
+        return changed
+
+    async def names(self) -> list[str]:
+        return sorted({name async for name, _ in self.catalogue.all("queues")})
+
+    async def all(self) -> dict[str, QueueRecord]:
+        return {name: records.read(text) async for name, text in self.catalogue.all("queues")}
+
+    # As we have it in hand ----------------------------------------------------------------------------
+
+    async def use(self, name: str, job: Callable[[Queue], Awaitable[T]]) -> T:
+        """Do it with the queue as we know it; if that has changed, read it again and go on with that."""
+        for _ in range(_TRIES):
+            queue = self._known.get(name) or await self._read(name)
+            try:
+                return await job(queue)
+            except Stale:
+                self.forget(name, queue)
+            except Ahead:
+                await establish(queue.engines)
+        raise errors.service_unavailable()
+
+    async def _read(self, name: str) -> Queue:
+        _, record = await self.find(name)
+        if not FEATURES.issuperset(record.needs):
+            raise errors.service_unavailable()
+        known = self._known.get(name)
+        if known is not None and known.record == record:
+            return known
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._forget_idle()
+        queue = Queue(self.client, name, record, self._now_ms)
+        queue.on_moved = self._on_moved
+        self._known[name] = queue
+        for engine in queue.engines:
+            self._by_prefix[engine.keys.prefix] = queue
+        return queue
+
+    def forget(self, name: str, queue: Queue | None = None) -> None:
+        """What others are asking of it goes on, and finds out by itself."""
+        known = self._known.get(name)
+        if known is None or (queue is not None and known is not queue):
+            return
+        del self._known[name]
+        for engine in known.engines:
+            if self._by_prefix.get(engine.keys.prefix) is known:
+                del self._by_prefix[engine.keys.prefix]
+        known.receiving.on_signal()
+
+    def _forget_idle(self) -> None:
+        for name, queue in list(self._known.items()):
+            if not queue.receiving.waiting:
+                self.forget(name)
+
+    def on_signal(self, prefix: str) -> None:
+        """Something shows there, or will."""
+        queue = self._by_prefix.get(prefix)
+        if queue is not None:
+            queue.receiving.on_signal()
+
+    def look_everywhere(self) -> None:
+        """Signals may have been missed."""
+        for queue in self._known.values():
+            queue.receiving.on_signal()
+
+    @property
+    def waiting(self) -> int:
+        return sum(queue.receiving.waiting for queue in self._known.values())
+
+
+async def establish(engines: Sequence[Engine], *, keep_ms: int | None = None) -> None:
+    """Let each partition know what we know. One that knows more says so to whoever asks it next."""
+    done = await asyncio.gather(*(engine.establish(keep_ms=keep_ms) for engine in engines), return_exceptions=True)
+    for result in done:
+        if isinstance(result, BaseException) and not isinstance(result, Stale):
+            raise result
+
+
+def dedup_digest(group: str, dedup_id: str, *, per_group: bool) -> str:
+    """What is kept of a dedup id: short, whatever it is."""
+    scope = f"{group}\0" if per_group else ""
+    digest = hashlib.blake2b(f"{scope}{dedup_id}".encode(), digest_size=15).digest()
+    return base64.b64encode(digest).decode()
