@@ -75,6 +75,12 @@ class ServerSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqsSettings:
     endpoint_override: str = _setting("", env="SQS_ENDPOINT_OVERRIDE")
+    host: str = _setting("127.0.0.1")
+    port: int = _setting(9324, least=0)
+    access_keys: str = _setting("", hidden=True)
+    """Of the SQS door: `ID:SECRET`, comma-separated. An address that is not loopback needs one."""
+    region: str = _setting("us-east-1")
+    purge_interval_s: float = _setting(60.0, least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

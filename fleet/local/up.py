@@ -17,10 +17,11 @@ from fleet.config import sources as config_sources
 from fleet.config.settings import ConfigSettings, RedisSettings, Settings
 from fleet.config.sources import Fetch
 from fleet.errors import InvalidConfig, StateError
+from fleet.listening import listen
 from fleet.local.embedded_redis import EmbeddedRedis
 from fleet.local.supervise import Program, Supervisor, child_environment, fleet_command, on_signals
 from fleet.local.up_feed import UpFeed
-from fleet.server.door import Tokens, listen
+from fleet.server.door import Tokens
 from fleet.sources.own import address as own
 from fleet.sources.sqlite import address as sqlite
 from fleet.state.connect import connected

@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
-import socket
 from dataclasses import dataclass, field
 from typing import Literal
 
 from fleet.config.settings import ServerSettings
-from fleet.errors import FleetError, InvalidConfig
+from fleet.errors import InvalidConfig
+from fleet.listening import is_loopback
 
 Role = Literal["viewer", "operator"]
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The listening socket; an error says in one line why there is none."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(128)
-        except BaseException:
-            found.close()
-            raise
-    except socket.gaierror as error:
-        raise InvalidConfig(f"cannot listen on {host}: {error.strerror}") from error
-    except OSError as error:
-        raise FleetError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return found
-
-
-def address_of(found: socket.socket) -> str:
-    host, port = found.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

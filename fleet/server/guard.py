@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fleet.listening import is_loopback
 from fleet.server import dispatch
 from fleet.server.answers import Json, error
-from fleet.server.door import Tokens, is_loopback
+from fleet.server.door import Tokens
 
 AT_ONCE = 50
 """Requests worked on at once. Each needs a connection to Redis, and waits for one where all are taken."""

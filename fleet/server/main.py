@@ -8,8 +8,9 @@ import uvloop
 
 from fleet.clock import SystemClock
 from fleet.config.settings import Settings
+from fleet.listening import listen
 from fleet.process import Identity, Life, tame_collector
-from fleet.server.door import Tokens, listen
+from fleet.server.door import Tokens
 from fleet.server.server import Server
 from fleet.state.connect import connected
 

@@ -14,20 +14,20 @@ from fleet.delivery.breakers import Breakers
 from fleet.delivery.egress import egress_rules
 from fleet.errors import StateError
 from fleet.jobs.due import DueJobs
+from fleet.listening import UvicornServer, address_of
 from fleet.process import Heartbeat, Identity, Life
 from fleet.server.app import make_app
 from fleet.server.aside import Aside
 from fleet.server.breakers import BreakerBoard
 from fleet.server.context import Context
 from fleet.server.depths import Depths
-from fleet.server.door import Tokens, address_of
+from fleet.server.door import Tokens
 from fleet.server.due import DueNow
 from fleet.server.job_processor import http_client, job_processor
 from fleet.server.metrics import forget_what_is_gone
 from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
-from fleet.server.uvicorn_server import UvicornServer
 from fleet.state.breakers import SharedBreakers
 from fleet.state.connect import Client
 from fleet.state.keys import BREAKER_CHANNEL

@@ -237,17 +237,18 @@ class Engine:
         if await self._call("own/establish", arguments) == "stale":
             raise Stale(self.keys.prefix)
 
-    async def note_attempt(self, attempt: str, showings: Sequence[Showing], *, keep_ms: int) -> None:
+    async def note_attempt(self, attempt: str, showings: Sequence[Showing], note: str, *, keep_ms: int) -> None:
         """Remember what an attempt was given, so that it may ask for the same again."""
-        given = [part for one in showings for part in (one.number, one.group)]
+        given = [part for one in showings for part in (one.number, one.group, note)]
         self._checked(await self._attempt(attempt, 0, keep_ms, given))
 
-    async def again(self, attempt: str, *, visibility_ms: int) -> list[Showing]:
-        """What it was given before, hidden for as long from now; nothing if something has become of it."""
+    async def again(self, attempt: str, *, visibility_ms: int) -> list[tuple[Showing, str]]:
+        """What it was given before, and noted with it, hidden for as long from now; nothing if something has become of
+        it."""
         answer = self._checked(await self._attempt(attempt, visibility_ms, 0, ()))
         if answer[0] == "void":
             return []
-        return _showings(answer, 1)
+        return [(_showing(answer, i), answer[i + 4]) for i in range(1, len(answer), 5)]
 
     async def _attempt(self, attempt: str, visibility_ms: int, keep_ms: int, given: Sequence[str]) -> list[Any]:
         s = script("own/again")
@@ -344,9 +345,11 @@ async def charge(
 
 
 def _showings(answer: list[Any], begin: int) -> list[Showing]:
-    return [
-        Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3]) for i in range(begin, len(answer), 4)
-    ]
+    return [_showing(answer, i) for i in range(begin, len(answer), 4)]
+
+
+def _showing(answer: list[Any], i: int) -> Showing:
+    return Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3])
 
 
 def _said(showing: str) -> tuple[int, int, str]:

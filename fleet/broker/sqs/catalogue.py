@@ -225,6 +225,11 @@ class Queues:
         for queue in self._known.values():
             queue.receiving.on_signal()
 
+    def end_waits(self) -> None:
+        """Who waits is answered now: this door is closing."""
+        for queue in self._known.values():
+            queue.receiving.end()
+
     @property
     def waiting(self) -> int:
         return sum(queue.receiving.waiting for queue in self._known.values())

@@ -32,18 +32,22 @@ async def receive_message(queue: Queue, call: Call, *, region: str, wait_s: floa
     asked_wait_s = ranges.wait_s(params, attributes.wait_s)
     system = asked.system_attributes(params)
     attempt = params.get("ReceiveRequestAttemptId") if attributes.fifo else None
-    given: Given = await attempts.again(queue, attempt, visibility_s) if attempt else ()
+    given: Given = ()
+    received_ms = 0
+    if attempt:
+        given, received_ms = await attempts.again(queue, attempt, visibility_s)
     if not given:
         wait_s = asked_wait_s if wait_s is None else wait_s
         given = await _receive(queue, call, most, visibility_s, wait_s)
+        received_ms = queue.wall_ms()
         if attempt and given:
-            await attempts.note(queue, attempt, given)
+            await attempts.note(queue, attempt, given, received_ms)
     if not given:
         if queue.receiving.is_over and not attributes.fifo:
             raise errors.too_many_in_flight(queue.name)
         return {}
     names: Sequence[str] = params.get("MessageAttributeNames") or ()
-    write = _Writer(queue, system, names, region)
+    write = _Writer(queue, system, names, region, received_ms)
     return {"Messages": [write.message(partition, showing) for partition, showing in given]}
 
 
@@ -61,12 +65,14 @@ async def _receive(queue: Queue, call: Call, most: int, visibility_s: int, wait_
 class _Writer:
     """Messages as their receiver asked for them."""
 
-    def __init__(self, queue: Queue, system: frozenset[str], names: Sequence[str], region: str) -> None:
+    def __init__(
+        self, queue: Queue, system: frozenset[str], names: Sequence[str], region: str, received_ms: int
+    ) -> None:
         self._queue = queue
         self._system = system
         self._names = names
         self._region = region
-        self._now_ms = queue.wall_ms()
+        self._received_ms = received_ms
 
     def message(self, partition: int, showing: Showing) -> dict[str, Any]:
         queue = self._queue
@@ -74,7 +80,7 @@ class _Writer:
         raw = body.encode()
         number = int(showing.number)
         incarnation = queue.record.incarnation
-        given = Handle(incarnation, partition, number, showing.times, self._now_ms, showing.group)
+        given = Handle(incarnation, partition, number, showing.times, self._received_ms, showing.group)
         found: dict[str, Any] = {
             "MessageId": header.id or message_id(queue.engines[partition].keys.prefix, incarnation, partition, number),
             "ReceiptHandle": handle.encode(given, queue=queue.name),

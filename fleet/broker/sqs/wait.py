@@ -58,6 +58,12 @@ class Receiving:
     def on_signal(self) -> None:
         self._news.set()
 
+    def end(self) -> None:
+        """Nobody waits any longer."""
+        for asker in self._askers:
+            asker.until_s = 0.0
+        self._news.set()
+
     @property
     def waiting(self) -> int:
         return len(self._askers)

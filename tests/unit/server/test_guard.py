@@ -10,9 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from fleet.config.settings import ServerSettings
 from fleet.errors import InvalidConfig
+from fleet.listening import is_loopback
 from fleet.server import dispatch
 from fleet.server.answers import Json
-from fleet.server.door import Tokens, is_loopback
+from fleet.server.door import Tokens
 from fleet.server.guard import AT_ONCE, Guard
 from tests.unit.server.asking import Answer, ask
 

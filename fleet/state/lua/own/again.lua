@@ -1,14 +1,15 @@
 -- own/again: what a receive showed is shown to the same asker again, as long as nothing has become of it.
 -- WITH own_queue
 -- KEYS state bodies hidden due shown attempt
--- ARGV now_ms incarnation version visibility_ms keep_ms showing …, two fields a showing: number group
---   keep_ms: for how long it may be asked again; showing: to be remembered, or none to ask for what was remembered
--- Returns {tag, message …}, four fields a message: number group showing body
+-- ARGV now_ms incarnation version visibility_ms keep_ms showing …, three fields a showing: number group note
+--   keep_ms: for how long it may be asked again; showing: to be remembered, or none to ask for what was
+--   remembered; note: the asker's own
+-- Returns {tag, message …}, five fields a message: number group showing body note
 --   tag: `ok`, `void` (something has become of it, or nothing is remembered), `stale` or `ahead` (with/own_queue.lua)
 local state, bodies, hidden, due, shown, attempt = unpack(KEYS)
 local queue = open_queue(state, ARGV[1], ARGV[2], ARGV[3])
 local visibility_ms, keep_ms = tonumber(ARGV[4]), ARGV[5]
-local FIELDS = 2
+local FIELDS = 3
 local total = (#ARGV - 5) / FIELDS
 if queue.verdict then return { queue.verdict } end
 
@@ -17,8 +18,9 @@ if total > 0 then
   for i = 1, total do seqs[i] = ARGV[5 + (i - 1) * FIELDS + 1] end
   local until_ms, often = read_many('ZMSCORE', hidden, seqs), read_many('HMGET', shown, seqs)
   for i = 1, total do
+    local base = 5 + (i - 1) * FIELDS
     record[#record + 1] = seqs[i]
-    record[#record + 1] = table.concat({ until_ms[i] or '', often[i] or '', ARGV[5 + (i - 1) * FIELDS + 2] }, '\30')
+    record[#record + 1] = table.concat({ until_ms[i] or '', often[i] or '', ARGV[base + 2], ARGV[base + 3] }, '\30')
   end
   redis.call('DEL', attempt)
   -- In order: fields of a hash have none.
@@ -33,7 +35,7 @@ local until_next = text(queue.now + visibility_ms)
 local renewed = {}
 for i = 1, #record, 2 do
   local seq = record[i]
-  local until_was, showing, group = string.match(record[i + 1], '^([^\30]*)\30([^\30]*)\30(.*)$')
+  local until_was, showing, group, note = string.match(record[i + 1], '^([^\30]*)\30([^\30]*)\30([^\30]*)\30(.*)$')
   local until_is = redis.call('ZSCORE', hidden, seq)
   local lapsed = not until_is or tonumber(until_is) <= queue.now
   if lapsed or until_is ~= until_was or redis.call('HGET', shown, seq) ~= showing then
@@ -41,9 +43,10 @@ for i = 1, #record, 2 do
     return { 'void' }
   end
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = seq, group, showing, redis.call('HGET', bodies, seq)
+  answer[n + 1], answer[n + 2], answer[n + 3] = seq, group, showing
+  answer[n + 4], answer[n + 5] = redis.call('HGET', bodies, seq), note
   hide[#hide + 1], hide[#hide + 2] = until_next, seq
-  renewed[#renewed + 1], renewed[#renewed + 2] = seq, table.concat({ until_next, showing, group }, '\30')
+  renewed[#renewed + 1], renewed[#renewed + 2] = seq, table.concat({ until_next, showing, group, note }, '\30')
   if not seen[group] then
     seen[group] = true
     wait[#wait + 1], wait[#wait + 2] = until_next, group

@@ -1,0 +1,87 @@
+"""The SQS door as a process: wire and run, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import uvloop
+
+from fleet.broker.sqs.door import Door, application
+from fleet.broker.sqs.records import FEATURES, PARTITIONS
+from fleet.broker.sqs.sign import parse_keys
+from fleet.broker.sqs.verbs import Verbs
+from fleet.clock import SystemClock
+from fleet.config.settings import Settings
+from fleet.errors import InvalidConfig
+from fleet.listening import UvicornServer, address_of, is_loopback, listen
+from fleet.process import Heartbeat, Identity, Life, tame_collector
+from fleet.state import present
+from fleet.state.connect import Client, connected
+from fleet.state.keys import OWN_QUEUE_CHANNEL
+from fleet.state.registry import Registry
+from fleet.state.signals import Signals
+
+log = logging.getLogger("fleet.sqs")
+
+ROLE = "sqs"
+
+
+async def serve(settings: Settings, *, shared: bool = False) -> int:
+    """Answer until SIGTERM. Returns the exit code. `shared`: other doors listen at the same port."""
+    chosen = settings.sqs
+    keys = parse_keys(chosen.access_keys)
+    if not keys and not is_loopback(chosen.host):
+        why = "set FLEET_SQS_ACCESS_KEYS=ID:SECRET (or listen on 127.0.0.1)"
+        raise InvalidConfig(f"listening on {chosen.host} needs access keys: {why}")
+    tame_collector()
+    listening = listen(chosen.host, chosen.port, shared=shared)
+    identity, life = Identity.new(ROLE), Life()
+    async with connected(settings.redis.url) as client:
+        verbs = Verbs(
+            client,
+            region=chosen.region,
+            purge_interval_s=chosen.purge_interval_s,
+            serves_partitions=lambda: _all_serve_partitions(client),
+        )
+        signals = Signals(
+            client=client,
+            url=settings.redis.url,
+            handlers={OWN_QUEUE_CHANNEL: verbs.queues.on_signal},
+            on_subscribed=verbs.queues.look_everywhere,
+        )
+
+        def describe() -> dict[str, Any]:
+            return {"address": address_of(listening), "features": sorted(FEATURES)}
+
+        heartbeat = Heartbeat(
+            registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
+        )
+        await heartbeat.beat()
+        server = UvicornServer(application(Door(verbs.table, keys=keys, clock=SystemClock())))
+        loop = asyncio.get_running_loop()
+        async with verbs.upkeep.by_lease().running():
+            answering = loop.create_task(server.serve(sockets=[listening]))
+            answering.add_done_callback(life.check)
+            for job in (heartbeat.run(), signals.run()):
+                life.spawn(loop.create_task(job))
+            log.info("%s answers at %s", identity.name, address_of(listening))
+            await life.wait()
+            server.should_exit = True
+            verbs.queues.end_waits()
+            await asyncio.wait([answering])
+            await verbs.aclose()
+            await life.cancel()
+        await heartbeat.leave()
+    log.info("%s has stopped", identity.name)
+    return life.exit_code()
+
+
+async def _all_serve_partitions(client: Client) -> bool:
+    doors = [one for one in await present.processes(client) if one.get("role") == ROLE]
+    return all(PARTITIONS in one.get("features", ()) for one in doors)
+
+
+def run(settings: Settings, *, shared: bool = False) -> int:
+    return uvloop.run(serve(settings, shared=shared))
