@@ -220,7 +220,8 @@ if #dropped + #moving > 0 then
     gone[#gone + 1] = seqs[i]
     local lane = lanes[i]
     local group = lane and string.sub(lane, 1, 1) ~= ALONE and lane or ''
-    move(queue, outboxes, outbox, target ~= '' and target or sources[i], seqs[i], times[seqs[i]] or 0, firsts[seqs[i]] or '', group, values[i])
+    local to = target ~= '' and target or sources[i]
+    move(queue, outboxes, outbox, to, seqs[i], times[seqs[i]] or 0, firsts[seqs[i]] or '', group, values[i])
   end
   if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)
