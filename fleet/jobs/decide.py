@@ -39,7 +39,7 @@ class Verdict:
 
 
 def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Verdict:
-    """`failed_before`: how many earlier attempts of the job ended, none of them well."""
+    """`failed_before`: how many earlier attempts of the job failed."""
     match outcome:
         case Delivered():
             return Verdict(status="COMPLETED", outcome="SUCCESS")

@@ -339,9 +339,14 @@ def _mark(job: Job) -> dict[str, Any]:
 
 
 def _failed_attempts(connection: Connection, job: Job) -> int:
-    """How many earlier attempts ended badly. Not the attempt's number: a lost attempt was not the target's fault."""
+    """How many earlier attempts failed. Not the attempt's number: a lost attempt was not the target's fault.
+
+    Nor was one that was put back as lost, and turns out to have been delivered.
+    """
     question = select(func.count(func.distinct(dispatch_attempts.c.attempt))).where(
-        dispatch_attempts.c.job_id == job.id, dispatch_attempts.c.attempt < job.attempt
+        dispatch_attempts.c.job_id == job.id,
+        dispatch_attempts.c.attempt < job.attempt,
+        dispatch_attempts.c.outcome != "SUCCESS",
     )
     return int(connection.execute(question).scalar_one())
 

@@ -125,6 +125,16 @@ def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, cl
     assert verdict is not None and verdict.status == "PENDING"
 
 
+def test_a_lost_attempt_that_turns_out_to_be_delivered_spends_no_retry(store: JobStore) -> None:
+    """It was put back for the next attempt before its server told."""
+    first = claimed(store, added(store, max_retries=1))
+    set_values(store, first, status="PENDING", attempt=2, claimed_until_ms=None)
+    assert store.settle(first, Delivered(), started_ms=1, status_code=200) is None
+    second = claimed(store, job_of(store, first.id))
+    verdict = store.settle(second, Failed("HTTP 500"), started_ms=2, status_code=500)
+    assert verdict is not None and verdict.status == "PENDING"
+
+
 def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: HandClock) -> None:
     one = added(store)
     store.settle(claimed(store, one), Delivered(), started_ms=clock.now_ms, status_code=200)
