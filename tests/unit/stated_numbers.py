@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from coordinator import acknowledge, consume, late, room, rounds, setbacks
+from coordinator import acknowledge, consume, late, room, rounds, setbacks, watch
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
@@ -129,6 +129,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"the lane rests {settle.FENCED_PAUSE_MS / 1000:g} s in `later`",
         f"work that no signal told of | every {waking.SWEEP_S:g} s |",
         f"leases that are free | {rounds.ROUNDS} times in a lease time |",
+        f"and how full Redis is | every {'second' if watch.WATCH_EVERY_S == 1 else '?'} |",
+        f"the codes of all pools | every {'second' if watch.WATCH_EVERY_S == 1 else '?'} |",
         f"while a pool has none | every {'second' if room.SWEEP_S == 1 else '?'} |",
         f"in case a signal was lost | every {acknowledge._SWEEP_S:g} s |",
         f"with its own heartbeat | every {'second' if every_process._BEAT_S == 1 else '?'} |",
@@ -297,6 +299,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/sources.md": (
         f"| the embedded queue, our own, SQS FIFO | {minutes(sqlite_publisher.DEDUP_MS)} minutes |",
+        f"`[feed] dedup_s`, an {'hour' if SETTINGS.feed.dedup_s == 3600 else '?'} unless set |",
         f"accepted and dropped for {minutes(own_queue.DEDUP_MS)} minutes",
         f"at most {own_queue.PER_LANE} messages of each",
         f"At most {NAME} printable characters",
