@@ -66,9 +66,9 @@ def set_(context: click.Context, code: str, concurrency: int | None, rate: int |
     per_minute = "no rate limit" if now.rate_limit_per_minute is None else f"{now.rate_limit_per_minute} a minute"
     limits = f"concurrency {now.concurrency}, {per_minute}, capacity {now.capacity}"
     if now.changed:
-        click.echo(f"Pool {code} has {limits}.\nIt holds until a new revision of the configuration.")
+        click.echo(f"Pool {code} has {limits}.\nThe change lasts until a new revision of the configuration.")
     else:
-        click.echo(f"Pool {code} has {limits} already.")
+        click.echo(f"Pool {code} already has {limits}.")
 
 
 @pool.command(epilog=example("fleet pool pause ORDERS"))
@@ -136,7 +136,8 @@ def drain(context: click.Context, code: str) -> None:
     now, state = ask(change())
     if now.tag == "unknown" or state is None:
         raise no_such_pool(code)
-    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {number(state.messages, 'message')}.")
+    drains = "drains" if now.changed else "already drains"
+    click.echo(f"Pool {code} {drains}; it holds {number(state.messages, 'message')}.")
     if state.paused:
         click.echo("It is paused, and delivers none of them before it is resumed.")
     if state.by_hand:

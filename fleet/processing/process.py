@@ -201,7 +201,7 @@ class Processor:
                 await asyncio.sleep(_SETTLE_AGAIN_S)
         if verdict is None:
             self.counts["refused.lapsed"] += 1
-            return Answer(True, "somebody else has taken it meanwhile")
+            return Answer(True, "somebody else has taken it")
         self.counts[f"attempt.{verdict.outcome}"] += 1
         if verdict.error is not None:
             log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)

@@ -65,7 +65,7 @@ async def reload_config(request: Request) -> Response:
     client = context.of(request).client
     registry = Registry(client)
     if not any(record.get("role") == "syncer" for record in await registry.processes()):
-        raise HTTPException(503, "no syncer runs: nobody would read the configuration")
+        raise HTTPException(503, "no syncer is running: nobody would read the configuration")
     await request_reload(client)
     return Json({"requested": True, "revision": await registry.revision()}, 202)
 

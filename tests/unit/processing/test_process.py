@@ -250,7 +250,7 @@ async def test_a_claim_that_somebody_else_has_by_now_is_over(scene: Scene) -> No
     scene.verdict = None
     task = await scene.sent()
     scene.http.answer(Reply(200, b"", 0.1))
-    assert await task == Answer(True, "somebody else has taken it meanwhile")
+    assert await task == Answer(True, "somebody else has taken it")
     assert scene.processor.counts == {"refused.lapsed": 1}
 
 
