@@ -34,7 +34,7 @@ from fleet.clock import Clock, SystemClock
 from fleet.config.settings import Settings
 from fleet.jobs import schema
 from fleet.jobs.database import database_url, open_engine, reading, translated, writing
-from fleet.jobs.decide import Verdict, decide
+from fleet.jobs.decide import NextState, decide
 from fleet.jobs.records import (
     FINISHED,
     STATUSES,
@@ -125,7 +125,7 @@ _OURS = and_(
     dispatch_jobs.c.claimed_until_ms == bindparam("until", type_=BigInteger),
 )
 _HELD = select(dispatch_jobs.c.id).where(_OURS).with_for_update()
-_SETTLE = update(dispatch_jobs).where(_OURS).values({name: bindparam(name) for name in Verdict.COLUMNS})
+_SETTLE = update(dispatch_jobs).where(_OURS).values({name: bindparam(name) for name in NextState.COLUMNS})
 _JOB = select(dispatch_jobs).where(dispatch_jobs.c.id == bindparam("job"))
 
 
@@ -288,7 +288,7 @@ class JobStore:
 
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
-    ) -> Verdict | None:
+    ) -> NextState | None:
         """Record the attempt of a job that was taken, and what follows from it. None: it is no longer ours.
 
         The attempt is recorded all the same: it was made.
@@ -298,17 +298,17 @@ class JobStore:
             # The job first: another settlement of it waits here, and the attempts counted below are all there are.
             held = connection.execute(_HELD, _mark(job)).first() is not None
             failed = 0 if isinstance(outcome, Delivered) else _failed_attempts(connection, job)
-            verdict = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
+            then = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
             record = Attempt(
                 job_id=job.id, attempt=job.attempt, started_ms=started_ms, ended_ms=ended_ms, status_code=status_code,
-                outcome=verdict.outcome, error=verdict.error, target_url=job.target_url, msg_group=job.msg_group,
+                outcome=then.outcome, error=then.error, target_url=job.target_url, msg_group=job.msg_group,
                 pool=job.pool,
             )  # fmt: skip
             _insert_new(connection, dispatch_attempts, [dataclasses.asdict(record)])
             if not held:
                 return None
-            connection.execute(_SETTLE, {**_mark(job), **verdict.changes(job, ended_ms)})
-        return verdict
+            connection.execute(_SETTLE, {**_mark(job), **then.changes(job, ended_ms)})
+        return then
 
     # Subscriptions --------------------------------------------------------------------------------
 

@@ -189,7 +189,7 @@ class Processor:
             return Answer(False, "the time it was taken for is over", 1)
         while True:
             try:
-                verdict = await self._run(
+                then = await self._run(
                     partial(store.settle, job, outcome, started_ms=started_ms, status_code=status)
                 )  # fmt: skip
                 break
@@ -199,13 +199,13 @@ class Processor:
                     raise
                 log.warning("job %s is delivered and not recorded yet: %s", job.id, error)
                 await asyncio.sleep(_SETTLE_AGAIN_S)
-        if verdict is None:
+        if then is None:
             self.counts["refused.lapsed"] += 1
             return Answer(True, "somebody else has taken it")
-        self.counts[f"attempt.{verdict.outcome}"] += 1
-        if verdict.error is not None:
-            log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)
-        return Answer(True, verdict.status)
+        self.counts[f"attempt.{then.outcome}"] += 1
+        if then.error is not None:
+            log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, then.error, then.status)
+        return Answer(True, then.status)
 
     async def _post(
         self, job: Job, signer: Signer | None, ticket: Ticket, deadline_ms: float

@@ -22,7 +22,7 @@ HIDDEN_REMEMBERED = 10_000
 class Tracking:
     """What `track` says of one message."""
 
-    verdict: Literal["new", "redelivered", "requeued", "acked"]
+    verdict: Literal["new", "redelivered", "copy", "acked"]
     token: str = ""
 
 
@@ -215,7 +215,7 @@ class Queue:
 def _tracking(verdict: str) -> Tracking:
     match verdict[0]:
         case "q":
-            return Tracking("requeued")
+            return Tracking("copy")
         case "a":
             return Tracking("acked", verdict[1:])
         case _:

@@ -36,7 +36,20 @@ from fleet.sources.sqs import client as sqs_client
 from fleet.sources.sqs import publisher as sqs_publisher
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
-from fleet.state import breakers, cluster, connections, hear, look, own_queue, pool, queue, scripts, totals, warnings
+from fleet.state import (
+    breakers,
+    cluster,
+    connections,
+    hear,
+    letters,
+    look,
+    own_queue,
+    pool,
+    queue,
+    scripts,
+    totals,
+    warnings,
+)
 from fleet.state.registry import NEARLY_FULL
 from fleet.state.scripts import number
 from spark import feed
@@ -165,8 +178,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"failures of {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s; swept",
         f"TTL {EPOCHS_KEPT_MS / 3_600_000:g} h once the pool is gone",
         f"the {queue.HIDDEN_REMEMBERED:,} that come back last",
-        f"the newest {letter.KEPT_A_QUEUE:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
-        f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
+        f"the newest {letters.KEPT:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
         f"publishers stop at {percent(NEARLY_FULL)} of `maxmemory`",
         f"sent in {own_queue.DEDUP_MS / 60_000:g} minutes",
         f"{mib(fetch.MAX_CONFIG_BYTES)} of each source",
@@ -229,7 +241,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"up to {feed._HELD_S:g} s apart where a look takes long",
         f"at most {NAME} printable characters, unique",
         f"A body over {kib(message.MAX_BODY_BYTES)}",
-        f"(`{{q:NAME}}:dead`, the newest {letter.KEPT_A_QUEUE:,})",
+        f"(`{{q:NAME}}:dead`, the newest {letters.KEPT:,})",
     ),
     "docs/breakers.md": (
         f"closed ──{RULES.window * RULES.failure_ratio:g} of the last {RULES.window} requests failed──▶ open",
