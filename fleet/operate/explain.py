@@ -46,7 +46,7 @@ class Explainer:
         if found is not None and self.pool in (None, found.message.pool):
             return await self._tracked(subject, found)
         codes = [self.pool] if self.pool else sorted(await registry.pools())
-        pools = await groups.holders(self.client, codes, subject)
+        pools = await groups.pools_with(self.client, codes, subject)
         if pools:
             return await self._group(subject, pools)
         # An acked message has given up its id: another may use it. So everything that is tracked is searched for it.

@@ -90,7 +90,7 @@ class Processor:
             asleep_ms=_ASLEEP_MS,
             drop_lapsed=self._drop_lapsed,
         )
-        self._admission = Targets(self._requests)
+        self._targets = Targets(self._requests)
         self._signers = signers
         self._turns = Turns()
         self._window = window
@@ -152,8 +152,8 @@ class Processor:
         late = job.expires_ms is not None and job.expires_ms <= now_ms
         busy = job.status == "IN_PROGRESS" and (job.claimed_until_ms or 0) > now_ms
         if late or busy or self._requests.forbidden(job.target_url):
-            return self._admission.unasked(job.target_url)
-        return await self._admission.admit(job.target_url)
+            return self._targets.unasked(job.target_url)
+        return await self._targets.admit(job.target_url)
 
     def _told(self, take: Busy | Expired | Over) -> Answer:
         match take:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from fleet.config.router import MAX_NUMBER
 from fleet.server import context
 from fleet.server.answers import Json, log, only_fields, read_json, whole_number
-from fleet.state.operate import NO_RATE, PoolByHand
+from fleet.state.by_hand import NO_RATE, PoolByHand
 from fleet.state.registry import Registry
 from fleet.state.reload import request_reload
 from fleet.state.warnings import Warnings

@@ -8,9 +8,9 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
+from fleet.state.by_hand import PoolByHand
 from fleet.state.keys import FleetKeys
 from fleet.state.look import look
-from fleet.state.operate import PoolByHand
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.scripts import SEP
 from fleet.state.totals import Tally
@@ -86,11 +86,11 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     for message in aside:
         skipped = await by_hand.skip(message, "{}")
         assert skipped.tag == "skipped"
-        await by_hand.deliver(message, "{}", skipped.operator)
+        await by_hand.report(message, "{}", skipped.operator)
     yield "bury"
     await queue.bury(["letter"], keep=1)
     yield "pause"
-    assert await pool.pause(True)
+    assert await by_hand.pause(True)
     await pool.configure("2", pool_settings(draining=True))
     yield "remove"
     assert await pool.remove("2") == "gone"
