@@ -96,7 +96,8 @@ class Admission:
         if over:
             self._check_lease()
             done = await self._source.ack([Receipt(r.received.broker_id, r.received.handle) for r, _ in over])
-            await self._expect_no_more(seen)
+            # Newer messages of a lane may be waiting for the copy that we have just acked.
+            await self._bringer.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
             # If its new handle has expired too, it stays tracked: otherwise it would be delivered when it comes again.
             settled = [
                 (r.received.broker_id, t.token)
@@ -105,10 +106,6 @@ class Admission:
             ]
             if settled:
                 await self._queue.untrack(settled)
-
-    async def _expect_no_more(self, seen: Portion) -> None:
-        """Newer messages of a lane may be waiting for the copy that we have just acked."""
-        await self._bringer.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
 
     async def _bury(self, malformed: list[Malformed]) -> None:
         """Keep them, then ack them. A crash in between keeps them twice; the other way round it would lose them."""

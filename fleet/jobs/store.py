@@ -15,7 +15,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    RowMapping,
     Table,
     and_,
     bindparam,
@@ -195,7 +194,7 @@ class JobStore:
         if limit:
             question = question.limit(limit)
         with reading(self.engine) as connection:
-            return [_as_job(row) for row in connection.execute(question).mappings()]
+            return [Job(**row) for row in connection.execute(question).mappings()]
 
     def events(self, *, group: str | None = None, limit: int = 100) -> list[Event]:
         """The newest first; `limit` 0 is all."""
@@ -263,7 +262,7 @@ class JobStore:
         given = {"job": job_id, "turn": attempt, "now": self._clock.wall_ms(), "margin": margin_ms}
         with writing(self.engine) as connection:
             row = connection.execute(_TAKE, given).mappings().first()
-            found = _job(connection, job_id) if row is None else _as_job(row)
+            found = _job(connection, job_id) if row is None else Job(**row)
         if row is not None and found is not None:
             return Taken(found) if found.status == "IN_PROGRESS" else Expired()
         return why_not(found, attempt)
@@ -364,11 +363,7 @@ def why_not(found: Job | None, attempt: int) -> Busy | Over:
 
 def _job(connection: Connection, job_id: str) -> Job | None:
     row = connection.execute(_JOB, {"job": job_id}).mappings().first()
-    return None if row is None else _as_job(row)
-
-
-def _as_job(row: RowMapping) -> Job:
-    return Job(**row)
+    return None if row is None else Job(**row)
 
 
 def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> Added:
