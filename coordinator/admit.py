@@ -15,10 +15,10 @@ from fleet import failpoint
 from fleet.alarms import Alarms
 from fleet.errors import LeaseLapsed
 from fleet.lease import Lease
-from fleet.letter import KEPT_A_QUEUE
 from fleet.letter import malformed as letter_of
 from fleet.message import DEFAULT_POOL
 from fleet.sources.base import Receipt, Received, Source
+from fleet.state.letters import KEPT
 from fleet.state.queue import Queue, Tracking
 from fleet.state.scripts import SEP
 
@@ -90,13 +90,14 @@ class Admission:
     async def _recognise(self, routed: list[Routed], tracking: list[Tracking]) -> None:
         """Ack copies of messages in flight, and messages that were settled as ack after their handle had expired."""
         seen = list(zip(routed, tracking, strict=True))
-        over = [(r, t) for r, t in seen if t.verdict in ("requeued", "acked")]
+        over = [(r, t) for r, t in seen if t.verdict in ("copy", "acked")]
         self._counts["redelivered"] += sum(t.verdict == "redelivered" for _, t in seen)
-        self._counts["requeued"] += sum(t.verdict == "requeued" for _, t in seen)
+        self._counts["requeued"] += sum(t.verdict == "copy" for _, t in seen)  # as the totals in Redis call it
         if over:
             self._check_lease()
             done = await self._source.ack([Receipt(r.received.broker_id, r.received.handle) for r, _ in over])
-            await self._expect_no_more(seen)
+            # Newer messages of a lane may be waiting for the copy that we have just acked.
+            await self._bringer.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
             # If its new handle has expired too, it stays tracked: otherwise it would be delivered when it comes again.
             settled = [
                 (r.received.broker_id, t.token)
@@ -105,10 +106,6 @@ class Admission:
             ]
             if settled:
                 await self._queue.untrack(settled)
-
-    async def _expect_no_more(self, seen: Portion) -> None:
-        """Newer messages of a lane may be waiting for the copy that we have just acked."""
-        await self._bringer.expect_no_more(copies_by_pool(self._queue.name, seen, self._source))
 
     async def _bury(self, malformed: list[Malformed]) -> None:
         """Keep them, then ack them. A crash in between keeps them twice; the other way round it would lose them."""
@@ -124,7 +121,7 @@ class Admission:
         self._alarms.add(
             "MALFORMED_MESSAGE", "WARN", f"queue {name} holds what is not a message, see fleet dead list", logged=True
         )
-        await self._queue.bury(letters, keep=KEPT_A_QUEUE)
+        await self._queue.bury(letters, keep=KEPT)
         self._check_lease()
         await self._source.ack([Receipt(m.received.broker_id, m.received.handle) for m in malformed])
 
@@ -142,7 +139,7 @@ def copies_by_pool(queue: str, seen: Portion, source: Source) -> dict[str, list[
     fresh: dict[tuple[str, str, str, str, str], str] = {}
     for r, t in seen:
         order = r.order(source)
-        if not order or t.verdict not in ("new", "requeued"):
+        if not order or t.verdict not in ("new", "copy"):
             continue
         key = f"{queue}{SEP}{r.received.broker_id}"
         of = (r.message.id, r.message.mediation_target, r.pool, order[0], r.lane)

@@ -63,7 +63,7 @@ class OwnedQueue(Queue):
         now_ms = self._clock.boot_ms()
         tracking = await super().track(messages, targets=targets, orders=orders)
         # A copy is not tracked: only its original is.
-        ours = [m[0] for m, t in zip(messages, tracking, strict=True) if t.verdict != "requeued"]
+        ours = [m[0] for m, t in zip(messages, tracking, strict=True) if t.verdict != "copy"]
         self.alive.seen(ours, now_ms)
         return tracking
 

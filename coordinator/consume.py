@@ -113,7 +113,7 @@ class Consumer:
             self.note_alive()
             if self._late.is_full:
                 if not told_full:
-                    text = f"queue {self._name} is read no further: too much waits for pools that do not answer"
+                    text = f"queue {self._name}: reading stopped, too many messages wait for pools that do not answer"
                     self._alarms.add("QUEUE_FULL", "ERROR", text)
                 told_full = True
                 await self._rest(_RETRY_S[0])

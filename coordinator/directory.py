@@ -39,7 +39,7 @@ class Directory:
 
     async def refresh(self) -> None:
         try:
-            # Only the revision at first: the body of a thousand pools is not worth reading every few seconds.
+            # Only the revision at first: the body of a thousand pools is not worth reading every second.
             revision = await self._registry.revision()
             if not revision or revision == self.revision:
                 return

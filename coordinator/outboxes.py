@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from fleet.clock import Clock
 from fleet.errors import StateError
 from fleet.state.connect import Client
+from fleet.state.entry import unpack_item
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
-from fleet.state.scripts import SEP
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -60,9 +60,9 @@ class Outboxes:
                 standing[pool.code, worker] = frozenset(calls)
                 calls = still_standing(calls, stood) if ripe else {}
             if calls:
-                await self._bring(pool, worker, calls)
+                await self._report(pool, worker, calls)
 
-    async def _bring(self, pool: Pool, worker: str, calls: Mapping[int, list[str]]) -> None:
+    async def _report(self, pool: Pool, worker: str, calls: Mapping[int, list[str]]) -> None:
         items = [item for call in calls.values() for item in call]
         for queue, outcomes in by_queue(items).items():
             await Queue(self._client, queue).report(outcomes)
@@ -79,6 +79,6 @@ def by_queue(items: Iterable[str]) -> dict[str, list[tuple[str, str, str]]]:
     """(broker id, token, verdict) of each item, in their order."""
     outcomes: dict[str, list[tuple[str, str, str]]] = {}
     for item in items:
-        queue, broker_id, token, verdict = item.rsplit(SEP, 3)
-        outcomes.setdefault(queue, []).append((broker_id, token, verdict))
+        queue, outcome = unpack_item(item)
+        outcomes.setdefault(queue, []).append(outcome)
     return outcomes

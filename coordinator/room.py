@@ -43,7 +43,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Poll:
     count: int
 
 
@@ -58,16 +58,16 @@ class Wait:
 
 def decide(
     rooms: Mapping[str, Room], wanted: int, *, starving: bool, may_probe: bool = False, by_groups: bool = False
-) -> Take | Wait:
+) -> Poll | Wait:
     """How much to ask a source for, or how long to wait for room. `starving`: a pool with room lacks work."""
     roomy = [room for room in rooms.values() if room.short_ms is None]
     patient = tuple(code for code, room in rooms.items() if room.busy and (not starving or room.spent_ms < PATIENCE_MS))
     if roomy and not patient:
         # The next batch may be mixed differently from the last, so reckon with twice the share.
         fits = min(room.free / min(1.0, 2 * room.share + 0.05) for room in roomy)
-        return Take(max(1, min(wanted, math.floor(fits))))
+        return Poll(max(1, min(wanted, math.floor(fits))))
     if may_probe and not roomy and not patient:
-        return Take(min(wanted, SHARE))
+        return Poll(min(wanted, SHARE))
     if not starving:
         return Wait(_GLANCE_S if by_groups and roomy else SWEEP_S, patient, starving)
     # The others pay for this wait, so it ends when the patience does.

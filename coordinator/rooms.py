@@ -12,7 +12,7 @@ from functools import partial
 
 from coordinator.answers import Answers, Question
 from coordinator.put_off import PoolLimits, PutOff
-from coordinator.room import PATIENCE_MS, SWEEP_S, Patience, Room, Take, Wait, decide, need_of, starves
+from coordinator.room import PATIENCE_MS, SWEEP_S, Patience, Poll, Room, Wait, decide, need_of, starves
 from fleet.clock import Clock
 from fleet.state.connect import Client
 from fleet.state.pool import Pool
@@ -83,7 +83,7 @@ class Rooms:
                 rooms, starving = await self._look_who_starves(rooms, by_groups)
             may_probe = others and now_ms - self._probed_ms > PROBE_EVERY_MS
             match decide(rooms, wanted, starving=starving, may_probe=may_probe, by_groups=by_groups):
-                case Take(count):
+                case Poll(count):
                     if all(room.short_ms is not None for room in rooms.values()):
                         self._probed_ms = now_ms
                     return 0 if await self._memory_short() else count

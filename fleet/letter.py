@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fleet.state.entry import Entry
 
 KINDS = ("malformed", "parked", "skipped")
-KEPT_A_QUEUE = 10_000
 BODY_BYTES = 16 * 1024
 """Kept of a body that is not a message: enough to see whose it is."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 DEFAULT_RETRY_S = 30
 CASCADE_RETRY_S = 10
@@ -42,17 +42,18 @@ class Failed:
     reason: str
     retry_s: int | None = None
     status: int = 0
-    again_at_once: bool = False
-    """Worth another attempt by the mediator itself before it is nacked."""
+    worth_another_attempt: bool = False
+    """By the same worker under the same lease, a second or two later, before it is nacked."""
     unexpected: bool = False
     """Not a failure that we know: people should look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There was no endpoint to ask (refused, reset, no address): nacked with the default delay."""
+    """There was no endpoint to ask (refused, reset, no address): at last nacked with the default delay."""
 
     reason: str
+    worth_another_attempt: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from fleet.state.own_queue import OwnQueue
 from fleet.state.registry import Registry
 from fleet.state.totals import Tally
 from fleet.state.tracked import which_are_tracked
-from spark.aside import begun
+from spark.begun import begun
 from spark.sources.send import PRODUCER
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from typing import Any
 
 from fleet.message import Message, decode, encode
 from fleet.sources.base import Outgoing, Publisher, Received, Source
-from fleet.state.entry import nack, outbox_item
-from fleet.state.operate import PoolByHand
+from fleet.state.by_hand import PoolByHand
+from fleet.state.entry import nack, outbox_item, unpack_item
 from fleet.state.pool import Claim, Pool, Settlement, failed, in_place
 from tests.acceptance.intake import Intake, an_intake
 
@@ -65,7 +65,7 @@ class Flow:
         self._calls += 1
         answer = await self.pool.exchange("w", ttl_ms=TTL_MS, call=self._calls, settlements=[settlement])
         items = [*settlement.items, *answer.cascaded]
-        await self._intake.queue.report([tuple(item.rsplit("\x1f", 3)[1:]) for item in items])  # type: ignore[misc]
+        await self._intake.queue.report([unpack_item(item)[1] for item in items])
         await self.pool.trim_outbox("w", [self._calls])
 
     async def deliver(self, wanted: int) -> list[str]:

@@ -75,7 +75,7 @@ class Deliveries:
             return
         failpoint.hit("answered")
         outcome = classify(reply)
-        again = isinstance(outcome, Unreachable) or (isinstance(outcome, Failed) and outcome.again_at_once)
+        again = isinstance(outcome, Failed | Unreachable) and outcome.worth_another_attempt
         if again and lease.attempt < ATTEMPTS and not lease.link.stopping:
             delay_s = self._backoff_s[lease.attempt - 1]
             lease.resumes_ms = now_ms + delay_s * 1000

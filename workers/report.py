@@ -9,8 +9,8 @@ from collections.abc import Callable
 from fleet import failpoint
 from fleet.errors import StateError
 from fleet.state.connect import Client
+from fleet.state.entry import unpack_item
 from fleet.state.queue import Queue
-from fleet.state.scripts import SEP
 from fleet.waiting import Backoff
 from workers.exchange import PoolLink
 
@@ -38,7 +38,7 @@ class Reporter:
         self._client = client
         self._worker = worker
         self._on_crash = on_crash
-        self._waiting: dict[str, list[tuple[_Parcel, str]]] = {}
+        self._waiting: dict[str, list[tuple[_Parcel, tuple[str, str, str]]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reported_at: dict[str, float] = {}
         self._recoveries: set[asyncio.Task[None]] = set()
@@ -51,14 +51,14 @@ class Reporter:
         failpoint.hit("settled")
         parcel = _Parcel(link, call, len(items))
         for item in items:
-            queue = item.rsplit(SEP, 3)[0]
+            queue, outcome = unpack_item(item)
             waiting = self._waiting.get(queue)
             if waiting is None:
                 waiting = self._waiting[queue] = []
-            waiting.append((parcel, item))
+            waiting.append((parcel, outcome))
         for queue in self._waiting:
             if queue not in self._tasks:
-                task = self._tasks[queue] = asyncio.get_running_loop().create_task(self._copy(queue))
+                task = self._tasks[queue] = asyncio.get_running_loop().create_task(self._report(queue))
                 task.add_done_callback(self._on_crash)
 
     def recover(self, link: PoolLink) -> None:
@@ -79,7 +79,7 @@ class Reporter:
         for call, items in calls.items():
             self.report(link, call, items)
 
-    async def _copy(self, name: str) -> None:
+    async def _report(self, name: str) -> None:
         queue = Queue(self._client, name)
         loop = asyncio.get_running_loop()
         backoff = Backoff()
@@ -90,10 +90,10 @@ class Reporter:
                     await asyncio.sleep(pause_left_s)
                 self._reported_at[name] = loop.time()
                 batch = self._waiting.pop(name)
-                outcomes = [tuple(item.rsplit(SEP, 3)[1:]) for _, item in batch]
+                outcomes = [outcome for _, outcome in batch]
                 while True:
                     try:
-                        await queue.report(outcomes)  # type: ignore[arg-type]
+                        await queue.report(outcomes)
                         break
                     except StateError as error:
                         # They are safe in the outbox: should we die, the leader copies them.

@@ -102,7 +102,7 @@ def settings_of(context: click.Context) -> Settings:
     running = find_running(settings.data_dir)
     if running is None:
         raise NotUp(
-            f"no Redis: name one with --redis or FLEET_REDIS_URL (and no `fleet up` runs in {settings.data_dir})"
+            f"no Redis: name one with --redis or FLEET_REDIS_URL (and no `fleet up` is running in {settings.data_dir})"
         )
     return _surrounded(dataclasses.replace(settings, redis=RedisSettings(url=running)))
 

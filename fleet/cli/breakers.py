@@ -80,7 +80,7 @@ def reset(context: click.Context, origin: str | None, every: bool) -> None:
     if every:
         click.echo("Every circuit breaker is closed.")
     else:
-        click.echo(f"{normal} is closed{'' if was_open else ' (it was before)'}.")
+        click.echo(f"{normal} is closed." if was_open else f"{normal} was already closed.")
 
 
 commands = (breakers, breaker)

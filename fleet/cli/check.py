@@ -25,7 +25,7 @@ def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) ->
 
     JOURNALS are those of `fleet send`, `fleet seed` and `fleet endpoint`, in any order.
 
-    Ends with 1 if anything but duplicates is found, or more duplicates than allowed.
+    Exits with 1 if anything but duplicates is found, or more duplicates than allowed.
     """
     verdict = verify_journals(journals, duplicates_allowed=duplicates)
     if as_json:
@@ -41,7 +41,7 @@ def verify(journals: tuple[Path, ...], duplicates: int | None, as_json: bool) ->
 def doctor(context: click.Context, as_json: bool) -> int:
     """Say what is missing or misconfigured here.
 
-    Ends with 1 if something fails.
+    Exits with 1 if something fails.
     """
     # Here, not above: it imports what it examines, and no other command needs all of that.
     from fleet.local.doctor import Finding, examine

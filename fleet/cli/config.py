@@ -47,8 +47,8 @@ def show(context: click.Context, as_json: bool) -> None:
 def reload(context: click.Context) -> None:
     """Have the syncer that leads read its sources now, and say what came of it.
 
-    Files are watched and need no reload; a URL is otherwise read at each sync interval. Ends with 1 and the reason if
-    a source could not be read or applied: then the last good configuration stays in force.
+    Files are watched and need no reload; a URL is otherwise read at each sync interval. Exits with 1 and the reason
+    if a source could not be read or applied: then the last good configuration stays in force.
     """
 
     async def change() -> Reloaded:
@@ -59,7 +59,7 @@ def reload(context: click.Context) -> None:
     if done.error:
         raise FleetError(f"the last good configuration stays: {done.error}")
     if not done.syncer:
-        raise FleetError("no syncer runs: nobody reads the configuration")
+        raise FleetError("no syncer is running: nobody reads the configuration")
     if not done.answered:
         raise FleetError(f"no answer from {done.syncer}, its log may say why")
     click.echo(f"{done.syncer} has read the configuration anew.")

@@ -73,7 +73,7 @@ def subscribe(context: click.Context, pattern: str, target: str, mode: str, pool
     )  # fmt: skip
     if not same:
         raise FleetError(f"there is another subscription {wanted.name}: unsubscribe it, or give this one a --name")
-    click.echo(f"Subscribed as {wanted.name} already.")
+    click.echo(f"Already subscribed as {wanted.name}.")
 
 
 @events.command(epilog=example("fleet events unsubscribe order.any-1f2e3d4c"))

@@ -26,7 +26,7 @@ def explain(context: click.Context, subject: str, pool: str | None, as_json: boo
     """Say why a message or a group is not moving.
 
     Says what it waits for, and until when. If there is a message of that id it is meant, else the group of that name.
-    Ends with 1 if neither is known.
+    Exits with 1 if neither is known.
     """
 
     async def question() -> Explanation:

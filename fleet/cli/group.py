@@ -16,8 +16,8 @@ from fleet.errors import FleetError
 from fleet.operate.dead_letters import LettersWanted
 from fleet.operate.skip import skip_head
 from fleet.state import groups as state_groups
+from fleet.state.by_hand import PoolByHand
 from fleet.state.groups import GroupView, PoolNow
-from fleet.state.operate import PoolByHand
 from fleet.words import number, span, utc
 
 

@@ -145,7 +145,7 @@ def cancel(context: click.Context, ids: tuple[str, ...], group: str | None, pool
     with store_of(context) as store:
         if not ids:
             return _told(store.cancel_all(group=group, pool=pool), "cancelled", "waits")
-        return _each(ids, store.cancel, "cancelled", "is under way, finished, or not there")
+        return _each(ids, store.cancel, "cancelled", "is under way, finished, or unknown")
 
 
 @jobs.command(epilog=example("fleet jobs stats", "fleet jobs stats --json"))
@@ -202,22 +202,23 @@ def _check_choice(
     context: click.Context, ids: tuple[str, ...], group: str | None, pool: str | None, *, all_: bool = False
 ) -> None:
     named = group is not None or pool is not None or all_
+    options = "/".join(one for parameter in context.command.params for one in parameter.opts if one.startswith("--"))
     if not ids and not named:
-        raise click.UsageError("Which ones? Give ids, or one of the options that name many.", context)
+        raise click.UsageError(f"Which ones? Give ids, or {options}.", context)
     if ids and named:
-        raise click.UsageError("Either ids, or options that name many.", context)
+        raise click.UsageError(f"Give ids, or {options}, not both.", context)
 
 
 def _each(ids: tuple[str, ...], change: Callable[[str], bool], done: str, not_done: str) -> int:
     left = [id_ for id_ in dict.fromkeys(ids) if not change(id_)]
     for id_ in left:
-        click.echo(f"not done: job {id_} {not_done}", err=True)
+        click.echo(f"unchanged: job {id_} {not_done}", err=True)
     _told(len(set(ids)) - len(left), done, "")
     return 1 if left else 0
 
 
 def _told(count: int, done: str, none: str) -> int:
     if not count and none:
-        raise FleetError(f"no such job {none}")
+        raise FleetError(f"no matching job {none}")
     click.echo(f"{number(count, 'job')} {done}.")
     return 0

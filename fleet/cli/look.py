@@ -125,7 +125,7 @@ def workers(context: click.Context, as_json: bool) -> None:
             )
             for row in rows
         ],
-        empty="No worker runs.",
+        empty="No worker is running.",
     )
 
 
@@ -157,7 +157,7 @@ def ps(context: click.Context, as_json: bool) -> None:
             )
             for row in rows
         ],
-        empty="No process runs.",
+        empty="No process is running.",
     )
 
 
@@ -178,7 +178,7 @@ def leader(context: click.Context, as_json: bool) -> None:
         click.echo("Nobody leads.")
     else:
         owned = ", ".join(found["ownedQueues"]) or "no queue"
-        click.echo(f"{found['leader']} leads since epoch {found['epoch']} and owns {owned}.")
+        click.echo(f"{found['leader']} has led since epoch {found['epoch']} and owns {owned}.")
 
 
 @click.command(cls=Command, epilog=example("fleet inflight --queue default", "fleet inflight --limit 0 --json"))

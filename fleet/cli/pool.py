@@ -9,8 +9,7 @@ from fleet.cli.reading import fleet_of
 from fleet.config.router import MAX_NUMBER
 from fleet.errors import FleetError
 from fleet.state import groups
-from fleet.state.operate import NO_RATE, Adjusted, PoolByHand
-from fleet.state.pool import Pool
+from fleet.state.by_hand import NO_RATE, Adjusted, PoolByHand
 from fleet.words import number
 
 
@@ -66,9 +65,9 @@ def set_(context: click.Context, code: str, concurrency: int | None, rate: int |
     per_minute = "no rate limit" if now.rate_limit_per_minute is None else f"{now.rate_limit_per_minute} a minute"
     limits = f"concurrency {now.concurrency}, {per_minute}, capacity {now.capacity}"
     if now.changed:
-        click.echo(f"Pool {code} has {limits}.\nIt holds until a new revision of the configuration.")
+        click.echo(f"Pool {code} has {limits}.\nThe change lasts until a new revision of the configuration.")
     else:
-        click.echo(f"Pool {code} has {limits} already.")
+        click.echo(f"Pool {code} already has {limits}.")
 
 
 @pool.command(epilog=example("fleet pool pause ORDERS"))
@@ -82,7 +81,7 @@ def pause(context: click.Context, code: str) -> None:
 
     async def change() -> int:
         async with fleet_of(context) as client:
-            if not await Pool(client, code).pause(True):
+            if not await PoolByHand(client, code).pause(True):
                 raise no_such_pool(code)
             now = await groups.pool_now(client, code)
             return now.leases if now else 0
@@ -102,8 +101,9 @@ def resume(context: click.Context, code: str) -> int:
     async def change() -> tuple[groups.PoolNow | None, Adjusted]:
         async with fleet_of(context) as client:
             before = await groups.pool_now(client, code)
-            await Pool(client, code).pause(False)
-            return before, await PoolByHand(client, code).adjust(draining=False)
+            by_hand = PoolByHand(client, code)
+            await by_hand.pause(False)
+            return before, await by_hand.adjust(draining=False)
 
     before, now = ask(change())
     if before is None or now.tag == "unknown":
@@ -136,7 +136,8 @@ def drain(context: click.Context, code: str) -> None:
     now, state = ask(change())
     if now.tag == "unknown" or state is None:
         raise no_such_pool(code)
-    click.echo(f"Pool {code} drains{'' if now.changed else ' already'}; it holds {number(state.messages, 'message')}.")
+    drains = "drains" if now.changed else "already drains"
+    click.echo(f"Pool {code} {drains}; it holds {number(state.messages, 'message')}.")
     if state.paused:
         click.echo("It is paused, and delivers none of them before it is resumed.")
     if state.by_hand:

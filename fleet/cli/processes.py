@@ -113,7 +113,7 @@ async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
 def syncer(context: click.Context, metrics_port: int | None) -> int:
     """Keep the configuration in Redis equal to its files and URLs.
 
-    Ends with 1 when the first sync fails for good; later failures leave the last good configuration in force.
+    Exits with 1 when the first sync fails for good; later failures leave the last good configuration in force.
     """
     from coordinator.syncer.main import run
 
@@ -152,7 +152,7 @@ def demo(context: click.Context, messages: int, groups: int, keep: bool, report:
     """Watch a whole fleet deliver events in order.
 
     Starts it in a temporary folder, adds events, and shows for each group what arrived: by way of fan-out, dispatch,
-    queue, workers and server. Ends with 0 only if every event arrived, in the order of its group.
+    queue, workers and server. Exits with 0 only if every event arrived, in the order of its group.
     """
     from fleet.local import demo as demonstration
 

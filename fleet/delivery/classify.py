@@ -53,14 +53,14 @@ def classify(reply: Reply) -> Outcome:
     if 400 <= status <= 499:
         return Rejected(status, f"HTTP {status}")
     if 500 <= status <= 599:
-        return Failed(f"HTTP {status}", status=status, again_at_once=True)
+        return Failed(f"HTTP {status}", status=status, worth_another_attempt=True)
     return Failed(f"unexpected HTTP {status}", status=status)
 
 
 def _classify_error(error: ErrorKind, detail: str) -> Outcome:
     match error:
         case "TIMEOUT":
-            return Failed(_reason("no complete answer before the deadline", detail), again_at_once=True)
+            return Failed(_reason("no complete answer before the deadline", detail), worth_another_attempt=True)
         case "CONNECT_TIMEOUT":
             return Unreachable(_reason("no connection in time", detail))
         case "REFUSED":
@@ -77,7 +77,7 @@ def _classify_error(error: ErrorKind, detail: str) -> Outcome:
             # Not `Rejected`, which would ack: one wrong answer from a name server would lose the message.
             return NotSent(_reason("address not allowed", detail), warn=True)
         case "OTHER":
-            return Failed(_reason("request failed", detail), again_at_once=True)
+            return Failed(_reason("request failed", detail), worth_another_attempt=True)
         case _:
             assert_never(error)
 

@@ -12,7 +12,7 @@ RETRY_DELAYS_S = (5, 15, 30, 60, 120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class NextState:
     status: Status
     outcome: OutcomeName
     error: str | None = None
@@ -38,11 +38,11 @@ class Verdict:
         }
 
 
-def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Verdict:
-    """`failed_before`: how many earlier attempts of the job ended, none of them well."""
+def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> NextState:
+    """`failed_before`: how many earlier attempts of the job failed."""
     match outcome:
         case Delivered():
-            return Verdict(status="COMPLETED", outcome="SUCCESS")
+            return NextState(status="COMPLETED", outcome="SUCCESS")
         case Rejected() | Uncallable():
             # Tried again like any other: retries are counted here, and a target that is being deployed says 404.
             return _failed(job, "ERROR_CONFIG", outcome.reason, 0, failed_before, now_ms)
@@ -59,12 +59,12 @@ def decide(job: Job, outcome: Outcome, *, failed_before: int, now_ms: int) -> Ve
             assert_never(outcome)
 
 
-def _failed(job: Job, name: OutcomeName, reason: str, asked_s: int, failed_before: int, now_ms: int) -> Verdict:
+def _failed(job: Job, name: OutcomeName, reason: str, asked_s: int, failed_before: int, now_ms: int) -> NextState:
     if failed_before >= job.max_retries:
-        return Verdict(status="ERROR", outcome=name, error=reason)
+        return NextState(status="ERROR", outcome=name, error=reason)
     delay_s = max(RETRY_DELAYS_S[min(failed_before, len(RETRY_DELAYS_S) - 1)], asked_s)
     due_ms = now_ms + delay_s * 1000
     if job.expires_ms is not None and job.expires_ms <= due_ms:
         # It expires now, not when it would be due: what waits behind it need not wait for that.
-        return Verdict(status="EXPIRED", outcome=name, error=reason)
-    return Verdict(status="PENDING", outcome=name, error=reason, scheduled_ms=due_ms)
+        return NextState(status="EXPIRED", outcome=name, error=reason)
+    return NextState(status="PENDING", outcome=name, error=reason, scheduled_ms=due_ms)

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    RowMapping,
     Table,
     and_,
     bindparam,
@@ -34,7 +33,7 @@ from fleet.clock import Clock, SystemClock
 from fleet.config.settings import Settings
 from fleet.jobs import schema
 from fleet.jobs.database import database_url, open_engine, reading, translated, writing
-from fleet.jobs.decide import Verdict, decide
+from fleet.jobs.decide import NextState, decide
 from fleet.jobs.records import (
     FINISHED,
     STATUSES,
@@ -125,7 +124,7 @@ _OURS = and_(
     dispatch_jobs.c.claimed_until_ms == bindparam("until", type_=BigInteger),
 )
 _HELD = select(dispatch_jobs.c.id).where(_OURS).with_for_update()
-_SETTLE = update(dispatch_jobs).where(_OURS).values({name: bindparam(name) for name in Verdict.COLUMNS})
+_SETTLE = update(dispatch_jobs).where(_OURS).values({name: bindparam(name) for name in NextState.COLUMNS})
 _JOB = select(dispatch_jobs).where(dispatch_jobs.c.id == bindparam("job"))
 
 
@@ -195,7 +194,7 @@ class JobStore:
         if limit:
             question = question.limit(limit)
         with reading(self.engine) as connection:
-            return [_as_job(row) for row in connection.execute(question).mappings()]
+            return [Job(**row) for row in connection.execute(question).mappings()]
 
     def events(self, *, group: str | None = None, limit: int = 100) -> list[Event]:
         """The newest first; `limit` 0 is all."""
@@ -263,7 +262,7 @@ class JobStore:
         given = {"job": job_id, "turn": attempt, "now": self._clock.wall_ms(), "margin": margin_ms}
         with writing(self.engine) as connection:
             row = connection.execute(_TAKE, given).mappings().first()
-            found = _job(connection, job_id) if row is None else _as_job(row)
+            found = _job(connection, job_id) if row is None else Job(**row)
         if row is not None and found is not None:
             return Taken(found) if found.status == "IN_PROGRESS" else Expired()
         return why_not(found, attempt)
@@ -288,7 +287,7 @@ class JobStore:
 
     def settle(
         self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None, ended_ms: int | None = None
-    ) -> Verdict | None:
+    ) -> NextState | None:
         """Record the attempt of a job that was taken, and what follows from it. None: it is no longer ours.
 
         The attempt is recorded all the same: it was made.
@@ -298,17 +297,17 @@ class JobStore:
             # The job first: another settlement of it waits here, and the attempts counted below are all there are.
             held = connection.execute(_HELD, _mark(job)).first() is not None
             failed = 0 if isinstance(outcome, Delivered) else _failed_attempts(connection, job)
-            verdict = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
+            then = decide(job, outcome, failed_before=failed, now_ms=ended_ms)
             record = Attempt(
                 job_id=job.id, attempt=job.attempt, started_ms=started_ms, ended_ms=ended_ms, status_code=status_code,
-                outcome=verdict.outcome, error=verdict.error, target_url=job.target_url, msg_group=job.msg_group,
+                outcome=then.outcome, error=then.error, target_url=job.target_url, msg_group=job.msg_group,
                 pool=job.pool,
             )  # fmt: skip
             _insert_new(connection, dispatch_attempts, [dataclasses.asdict(record)])
             if not held:
                 return None
-            connection.execute(_SETTLE, {**_mark(job), **verdict.changes(job, ended_ms)})
-        return verdict
+            connection.execute(_SETTLE, {**_mark(job), **then.changes(job, ended_ms)})
+        return then
 
     # Subscriptions --------------------------------------------------------------------------------
 
@@ -339,9 +338,14 @@ def _mark(job: Job) -> dict[str, Any]:
 
 
 def _failed_attempts(connection: Connection, job: Job) -> int:
-    """How many earlier attempts ended badly. Not the attempt's number: a lost attempt was not the target's fault."""
+    """How many earlier attempts failed. Not the attempt's number: a lost attempt was not the target's fault.
+
+    Nor was one that was put back as lost, and turns out to have been delivered.
+    """
     question = select(func.count(func.distinct(dispatch_attempts.c.attempt))).where(
-        dispatch_attempts.c.job_id == job.id, dispatch_attempts.c.attempt < job.attempt
+        dispatch_attempts.c.job_id == job.id,
+        dispatch_attempts.c.attempt < job.attempt,
+        dispatch_attempts.c.outcome != "SUCCESS",
     )
     return int(connection.execute(question).scalar_one())
 
@@ -359,11 +363,7 @@ def why_not(found: Job | None, attempt: int) -> Busy | Over:
 
 def _job(connection: Connection, job_id: str) -> Job | None:
     row = connection.execute(_JOB, {"job": job_id}).mappings().first()
-    return None if row is None else _as_job(row)
-
-
-def _as_job(row: RowMapping) -> Job:
-    return Job(**row)
+    return None if row is None else Job(**row)
 
 
 def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> Added:

@@ -194,7 +194,7 @@ def _lock(directory: Path) -> IO[bytes]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise StateUnavailable(f"an embedded Redis already runs in {directory}") from None
+        raise StateUnavailable(f"an embedded Redis is already running in {directory}") from None
     return lock
 
 

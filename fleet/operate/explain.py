@@ -46,7 +46,7 @@ class Explainer:
         if found is not None and self.pool in (None, found.message.pool):
             return await self._tracked(subject, found)
         codes = [self.pool] if self.pool else sorted(await registry.pools())
-        pools = await groups.holders(self.client, codes, subject)
+        pools = await groups.pools_with(self.client, codes, subject)
         if pools:
             return await self._group(subject, pools)
         # An acked message has given up its id: another may use it. So everything that is tracked is searched for it.
@@ -188,9 +188,9 @@ class Explainer:
         if pool.paused:
             details.append(f"Pool {code} is paused by an operator.")
             return Explanation(subject, "PAUSED", f"`fleet pool resume {code}`", None, details)
-        servants = await self._workers_of(code)
-        if not servants:
-            details.append(f"No worker that lives serves pool {code}.")
+        workers = await self._workers_of(code)
+        if not workers:
+            details.append(f"No live worker serves pool {code}.")
             return Explanation(subject, "NO_WORKER", f"a worker that serves pool {code}", None, details)
         if pool.leases >= limit:
             details.append(
@@ -202,7 +202,7 @@ class Explainer:
             used, wait = number(rate or 0, "delivery", "deliveries"), number(pool.ready, "group waits", "groups wait")
             details.append(f"Pool {code} has used up its {used} a minute; {wait}.")
             return Explanation(subject, "RATE_LIMITED", f"the next permit of pool {code}", pool.permit_ms, details)
-        serve, ready = number(servants, "worker serves", "workers serve"), number(pool.ready, "group is", "groups are")
+        serve, ready = number(workers, "worker serves", "workers serve"), number(pool.ready, "group is", "groups are")
         details.append(f"{serve} pool {code}; {ready} ready in it.")
         return Explanation(subject, "READY", "a worker to claim it, which should be at once", None, details)
 

@@ -21,10 +21,12 @@ def processing(
     worker, lease_end_ms = view.worker, view.until_ms or 0
     # An epoch is the time at which it was granted, except where two fell into one microsecond.
     granted_ms = int(view.epoch or 0) // 1000
-    details.append(f"Worker {worker} delivers its group since {moment(granted_ms)}, under epoch {view.epoch}.")
+    details.append(
+        f"Worker {worker} has been delivering its group since {moment(granted_ms)}, under epoch {view.epoch}."
+    )
     record = next((one for one in processes if one.get("name") == worker), None)
     if record is None:
-        details.append("That worker does not live any more; its lease is not renewed.")
+        details.append("That worker is gone; its lease is not renewed.")
         waits_for = f"the lease of worker {worker} to end; another delivers it then"
         return Explanation(subject, "PROCESSING", waits_for, lease_end_ms, details)
     details.append(f"Its lease ends {at(lease_end_ms)}, and is renewed for as long as the delivery lasts.")

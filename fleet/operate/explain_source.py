@@ -75,7 +75,9 @@ async def _explain(
     if found.ahead:
         # Its queue shows a message of a group only after the older ones.
         others = number(found.ahead, "older message")
-        details.append(f"It is behind {others} of its group; the first is {found.head_id} (fleet explain it).")
+        details.append(
+            f"It is behind {others} of its group; the first is {found.head_id} (see fleet explain {found.head_id})."
+        )
         hidden = found.head_visible_at_ms > now_ms
         if hidden:
             why = "under way" if found.head_leased else "delayed"

@@ -9,8 +9,8 @@ import time
 from fleet.errors import FleetError
 from fleet.letter import skipped
 from fleet.state import groups
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import Client
-from fleet.state.operate import PoolByHand
 from fleet.words import moment
 
 _LOOK_S = 0.05  # no signal says that a lease was given back
@@ -26,7 +26,7 @@ async def skip_head(client: Client, code: str, group: str, *, give_up: float) ->
     while True:
         done = await pool.skip(head, letter)
         if done.tag == "skipped":
-            await pool.deliver(head, letter, done.operator)
+            await pool.report(head, letter, done.operator)
             return head.message_id
         if done.tag == "changed":
             raise FleetError(f"message {head.message_id} is not the first of group {group} any more: nothing is done")

@@ -134,20 +134,20 @@ def _of_processes(now: Status) -> list[str]:
     if now.config is None:
         found.append("no configuration is in force: start a syncer")
     elif not now.roles["syncer"]:
-        found.append("no syncer runs: changes of the configuration are not followed")
+        found.append("no syncer is running: changes of the configuration are not followed")
     for record in now.records:
         if record.get("differs"):
             leader = record.get("follows") or "the syncer that leads"
             text = f"{record['name']} stands by and has another configuration than {leader}, whose is in force"
             found.append(f"{text}: {record['differs']}")
     if not now.roles["coordinator"]:
-        found.append("no coordinator runs: nothing is taken from the queues, nothing is acknowledged")
+        found.append("no coordinator is running: nothing is taken from the queues, nothing is acknowledged")
     elif now.is_off:
         found.append("the router is switched off (MESSAGE_ROUTER_ENABLED=false): nothing is taken from the queues")
     elif not now.leader.owner and not now.refused:
         found.append("no coordinator leads at the moment")
     if not now.roles["worker"]:
-        found.append("no worker runs: nothing is delivered")
+        found.append("no worker is running: nothing is delivered")
     found += [f"{record['name']} cannot reach Redis" for record in now.records if record.get("redisAvailable") is False]
     return found
 

@@ -90,7 +90,7 @@ class Processor:
             asleep_ms=_ASLEEP_MS,
             drop_lapsed=self._drop_lapsed,
         )
-        self._admission = Targets(self._requests)
+        self._targets = Targets(self._requests)
         self._signers = signers
         self._turns = Turns()
         self._window = window
@@ -152,8 +152,8 @@ class Processor:
         late = job.expires_ms is not None and job.expires_ms <= now_ms
         busy = job.status == "IN_PROGRESS" and (job.claimed_until_ms or 0) > now_ms
         if late or busy or self._requests.forbidden(job.target_url):
-            return self._admission.unasked(job.target_url)
-        return await self._admission.admit(job.target_url)
+            return self._targets.unasked(job.target_url)
+        return await self._targets.admit(job.target_url)
 
     def _told(self, take: Busy | Expired | Over) -> Answer:
         match take:
@@ -189,7 +189,7 @@ class Processor:
             return Answer(False, "the time it was taken for is over", 1)
         while True:
             try:
-                verdict = await self._run(
+                then = await self._run(
                     partial(store.settle, job, outcome, started_ms=started_ms, status_code=status)
                 )  # fmt: skip
                 break
@@ -199,13 +199,13 @@ class Processor:
                     raise
                 log.warning("job %s is delivered and not recorded yet: %s", job.id, error)
                 await asyncio.sleep(_SETTLE_AGAIN_S)
-        if verdict is None:
+        if then is None:
             self.counts["refused.lapsed"] += 1
-            return Answer(True, "somebody else has taken it meanwhile")
-        self.counts[f"attempt.{verdict.outcome}"] += 1
-        if verdict.error is not None:
-            log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, verdict.error, verdict.status)
-        return Answer(True, verdict.status)
+            return Answer(True, "somebody else has taken it")
+        self.counts[f"attempt.{then.outcome}"] += 1
+        if then.error is not None:
+            log.info("job %s, attempt %d: %s; it is %s now", job.id, job.attempt, then.error, then.status)
+        return Answer(True, then.status)
 
     async def _post(
         self, job: Job, signer: Signer | None, ticket: Ticket, deadline_ms: float

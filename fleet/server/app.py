@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fleet.server import control, dispatch, monitoring, produce
+from fleet.server import control, monitoring, processing_endpoint, produce
 from fleet.server.answers import HANDLERS, Json
 from fleet.server.context import Context
 from fleet.server.door import Tokens
@@ -46,7 +46,7 @@ ROUTES = [
     Route("/config/reload", control.reload_config, methods=["POST"]),
     Route("/messages", produce.post_messages, methods=["POST"]),
     Route("/api/seed/messages", produce.post_seed, methods=["POST"]),
-    Route(dispatch.PATH, dispatch.process, methods=["POST"]),
+    Route(processing_endpoint.PATH, processing_endpoint.process, methods=["POST"]),
 ]
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from fleet.config.router import MAX_NUMBER
 from fleet.server import context
 from fleet.server.answers import Json, log, only_fields, read_json, whole_number
-from fleet.state.operate import NO_RATE, PoolByHand
+from fleet.state.by_hand import NO_RATE, PoolByHand
 from fleet.state.registry import Registry
 from fleet.state.reload import request_reload
 from fleet.state.warnings import Warnings
@@ -65,7 +65,7 @@ async def reload_config(request: Request) -> Response:
     client = context.of(request).client
     registry = Registry(client)
     if not any(record.get("role") == "syncer" for record in await registry.processes()):
-        raise HTTPException(503, "no syncer runs: nobody would read the configuration")
+        raise HTTPException(503, "no syncer is running: nobody would read the configuration")
     await request_reload(client)
     return Json({"requested": True, "revision": await registry.revision()}, 202)
 

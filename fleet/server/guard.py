@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fleet.listening import is_loopback
-from fleet.server import dispatch
+from fleet.server import processing_endpoint
 from fleet.server.answers import Json, error
 from fleet.server.door import Tokens
 
@@ -48,7 +48,7 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         is_probe = path == "/health" or path.startswith("/health/")
         refusal = None if is_probe else self._refusal(scope["method"], path, headers)
-        if is_probe or path in ("/events", dispatch.PATH) or refusal:
+        if is_probe or path in ("/events", processing_endpoint.PATH) or refusal:
             # Probes and refusals must not wait, events never end, and a dispatch job ends when its target likes.
             await (refusal or self._app)(scope, receive, with_headers)
             return
@@ -59,7 +59,7 @@ class Guard:
         is_write = method not in _READS
         if is_write and not _is_same_origin(headers):
             return error(403, "requests from pages of another origin change nothing here")
-        if path == dispatch.PATH:
+        if path == processing_endpoint.PATH:
             return None
         if not self._tokens.any:
             # A host name that somebody else points at us would make their page one of ours.

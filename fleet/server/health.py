@@ -67,12 +67,12 @@ def _redis(now: Status) -> Part:
 def _configuration(now: Status) -> Part:
     if now.config is None:
         return Part("DEGRADED", "none is in force")
-    return Part() if now.roles["syncer"] else Part("WARNING", "no syncer runs")
+    return Part() if now.roles["syncer"] else Part("WARNING", "no syncer is running")
 
 
 def _coordinators(now: Status) -> Part:
     if not now.roles["coordinator"]:
-        return Part("DEGRADED", "none runs: nothing is taken from the queues")
+        return Part("DEGRADED", "none is running: nothing is taken from the queues")
     if now.is_off:
         return Part("WARNING", "the router is switched off: nothing is taken from the queues")
     return Part() if now.leader.owner else Part("WARNING", "none leads at the moment")
@@ -80,7 +80,7 @@ def _coordinators(now: Status) -> Part:
 
 def _workers(now: Status) -> Part:
     if not now.roles["worker"]:
-        return Part("DEGRADED", "none runs: nothing is delivered")
+        return Part("DEGRADED", "none is running: nothing is delivered")
     away = sum(record.get("redisAvailable") is False for record in now.records)
     return Part("WARNING", f"{away} cannot reach Redis") if away else Part()
 

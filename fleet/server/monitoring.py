@@ -177,7 +177,7 @@ async def _warnings(request: Request, *, unacknowledged: bool) -> Response:
 async def events(request: Request) -> Response:
     snapshots = context.of(request).snapshots
     if snapshots.listeners >= _LISTENERS:
-        raise HTTPException(503, f"{_LISTENERS} listen already")
+        raise HTTPException(503, f"already {_LISTENERS} listeners")
     return StreamingResponse(snapshots.events(), media_type="text/event-stream")
 
 

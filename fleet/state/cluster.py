@@ -9,8 +9,10 @@ has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from redis import exceptions
@@ -59,7 +61,9 @@ class Cluster(RedisCluster):
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.aclose()
+        nodes = self._every_node()
         await super().aclose()
+        await _disconnect(nodes)
 
     def node_of(self, key: str) -> str:
         """The name of the node that has a key now; '' while none does."""
@@ -179,13 +183,22 @@ class Cluster(RedisCluster):
 
     async def _look(self, failed: str) -> None:
         """Learn which node has which slots, beside the calls. A node that failed is asked last."""
+        nodes = self._every_node()
         try:
             await self.nodes_manager.initialize(last_failed_node_name=failed)
         except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
             log.debug("the slots are not known anew: %s", error)
+        finally:
+            kept = set(map(id, self._every_node()))
+            await _disconnect([node for node in nodes if id(node) not in kept])
         for name in self._lines.keys() - self.nodes_manager.nodes_cache.keys():
             await self._lines.pop(name).aclose()
         await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _every_node(self) -> list[ClusterNode]:
+        """Also those that redis-py asks for the slots alone, and lets go without closing their connections."""
+        nodes = (*self.nodes_manager.nodes_cache.values(), *self.nodes_manager.startup_nodes.values())
+        return list({id(node): node for node in nodes}.values())
 
     async def _learn_commands(self) -> None:
         """Learn where a command's keys stand, from any node that says so."""
@@ -263,3 +276,9 @@ class _Pipeline(ClusterPipeline):
         finally:
             await self.reset()  # type: ignore[no-untyped-call]
         return answers
+
+
+async def _disconnect(nodes: Iterable[ClusterNode]) -> None:
+    for node in nodes:
+        with contextlib.suppress(exceptions.RedisError, OSError):
+            await node.disconnect()

@@ -102,3 +102,9 @@ def nack(delay_ms: int) -> str:
 
 def outbox_item(entry: Entry, verdict: str) -> str:
     return f"{entry.queue}{SEP}{entry.broker_id}{SEP}{entry.token}{SEP}{verdict}"
+
+
+def unpack_item(item: str) -> tuple[str, tuple[str, str, str]]:
+    """Its queue, and (broker id, token, verdict), as `report` takes them."""
+    queue, broker_id, token, verdict = item.rsplit(SEP, 3)
+    return queue, (broker_id, token, verdict)

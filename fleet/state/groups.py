@@ -109,7 +109,7 @@ async def group(client: Client, code: str, lane: str, *, now_ms: str = "") -> Gr
     return next(iter(await _views(client, code, [lane], now_ms)), None)
 
 
-async def holders(client: Client, codes: Sequence[str], lane: str) -> list[str]:
+async def pools_with(client: Client, codes: Sequence[str], lane: str) -> list[str]:
     """Those of the pools that hold messages of a group."""
     found: list[str] = []
     for first in range(0, len(codes), _AT_ONCE):

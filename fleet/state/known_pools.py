@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from fleet.state.connect import translated
 from fleet.state.keys import FleetKeys
 from fleet.state.registry import Registry
+from fleet.state.scan import pages
 
 UNSIGNED = "0"
 """The mark of a pool that signs nothing."""
@@ -35,23 +35,15 @@ class KnownPools:
 
     async def _codes(self) -> list[str]:
         found: dict[str, None] = {}
-        cursor = 0
-        while True:
-            with translated():
-                cursor, page = await self._registry.client.sscan(FleetKeys.pools, cursor, count=_READ_AT_ONCE)
+        async for page in pages(self._registry.client.sscan, FleetKeys.pools, count=_READ_AT_ONCE):
             found |= dict.fromkeys(page)
-            if not cursor:
-                return list(found)
+        return list(found)
 
     async def _read(self, key: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        cursor = 0
-        while True:
-            with translated():
-                cursor, page = await self._registry.client.hscan(key, cursor, count=_READ_AT_ONCE)
+        async for page in pages(self._registry.client.hscan, key, count=_READ_AT_ONCE):
             found |= page
-            if not cursor:
-                return found
+        return found
 
 
 def mark_of(secret: str, secret_file: str) -> str:

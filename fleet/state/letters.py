@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 
 from fleet.state.connect import Client, translated
 from fleet.state.keys import QueueKeys
+from fleet.state.scripts import number
 
+KEPT = number("report", "DEAD_KEPT")
+"""The newest of each queue."""
 _AT_ONCE = 200
 """Letters in one call: each may hold 16 KiB of body."""
 

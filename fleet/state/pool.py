@@ -209,10 +209,6 @@ class Pool:
         ]
         return bool(await s(self.client, s.keys_of(self.keys), arguments))
 
-    async def pause(self, paused: bool) -> bool:
-        s = script("pause")
-        return bool(await s(self.client, s.keys_of(self.keys), ["1" if paused else ""]))
-
     async def remove(self, revision: str) -> Literal["gone", "busy", "kept"]:
         """Take the pool away if it is draining and empty."""
         s = script("remove")

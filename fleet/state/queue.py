@@ -11,6 +11,7 @@ from fleet.errors import Fenced, Forgotten
 from fleet.state.connect import Client, translated
 from fleet.state.keys import QueueKeys
 from fleet.state.registry import Registry
+from fleet.state.scan import pages
 from fleet.state.scripts import SEP, script
 
 _SETTLED_LOOKED_AT = 10_000
@@ -22,7 +23,7 @@ HIDDEN_REMEMBERED = 10_000
 class Tracking:
     """What `track` says of one message."""
 
-    verdict: Literal["new", "redelivered", "requeued", "acked"]
+    verdict: Literal["new", "redelivered", "copy", "acked"]
     token: str = ""
 
 
@@ -185,25 +186,15 @@ class Queue:
 
     async def all_tracked(self) -> AsyncIterator[list[Tracked]]:
         """Everything tracked, some hundred at a time."""
-        cursor = 0
-        while True:
-            with translated():
-                cursor, page = await self.client.hscan(self.keys.tracked, cursor, count=500)
+        async for page in pages(self.client.hscan, self.keys.tracked, count=500):
             yield [_tracked(broker, record) for broker, record in page.items()]
-            if not cursor:
-                return
 
     async def hidden(self) -> AsyncIterator[list[Hidden]]:
         """What was given back with a delay that is not over, some hundred at a time. Of too many, those whose delays
         end last are remembered."""
         now = int(self.now_ms or await Registry(self.client).clock_ms())
-        cursor = 0
-        while True:
-            with translated():
-                cursor, page = await self.client.zscan(self.keys.delayed, cursor, count=500)
+        async for page in pages(self.client.zscan, self.keys.delayed, count=500):
             yield [_hidden(member, int(until)) for member, until in page if until > now]
-            if not cursor:
-                return
 
     def _check(self, tag: str) -> None:
         if tag == "stale":
@@ -215,7 +206,7 @@ class Queue:
 def _tracking(verdict: str) -> Tracking:
     match verdict[0]:
         case "q":
-            return Tracking("requeued")
+            return Tracking("copy")
         case "a":
             return Tracking("acked", verdict[1:])
         case _:

@@ -24,7 +24,7 @@ class Reloaded:
     """What the syncer that leads made of it."""
 
     syncer: str
-    """'' where none runs."""
+    """'' where none is running."""
     answered: bool
     error: str = ""
     """Why the last good configuration stays."""

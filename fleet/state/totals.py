@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from fleet.metrics.counters import Counted, Counters, Counts, Key
 from fleet.state.connect import Client, translated
 from fleet.state.keys import FleetKeys
+from fleet.state.scan import pages
 from fleet.state.scripts import SEP, script
 
 KINDS = ("pool", "delivery", "wait", "queue", "process", "redis_call")
@@ -112,13 +113,9 @@ async def forget(client: Client, kind: str, gone: Iterable[str]) -> None:
 
 async def _records(client: Client, kind: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    cursor = 0
-    while True:
-        with translated():
-            cursor, page = await client.hscan(FleetKeys.totals + kind, cursor, count=_READ_AT_ONCE)
+    async for page in pages(client.hscan, FleetKeys.totals + kind, count=_READ_AT_ONCE):
         found |= page
-        if not cursor:
-            return found
+    return found
 
 
 def _packed(key: Key, counts: Counts) -> str:

@@ -35,8 +35,8 @@ async def brokers_of(client: Client, queues: Sequence[str], message_id: str) -> 
     for queue in queues:
         pipeline.hget(QueueKeys(queue).apps, message_id)
     with translated():
-        holders = await pipeline.execute() if queues else []
-    return {q: holder and holder.partition(SEP)[0] for q, holder in zip(queues, holders, strict=True)}
+        noted = await pipeline.execute() if queues else []
+    return {q: one and one.partition(SEP)[0] for q, one in zip(queues, noted, strict=True)}
 
 
 async def which_are_tracked(client: Client, ids: Sequence[str]) -> set[str]:

@@ -34,7 +34,7 @@ from fleet.jobs.database import reading, writing
 from fleet.jobs.due import due_since
 from fleet.jobs.prune import forget_epochs
 from fleet.jobs.schema import claims, dispatch_jobs, epochs
-from spark.aside import begun
+from spark.begun import begun
 from spark.room import PoolDue
 from spark.sources.copy import insert_rows
 

@@ -30,13 +30,13 @@ _OWN_ROUND, _ROUND = 100_000, 5_000
 _SCHEMA = to_arrow_schema(schemas.PUBLISHED)
 
 
-def publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def batch_publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow`: rows of `TO_PUBLISH` in, rows of `PUBLISHED` out, batch by batch.
 
     Not a data source's writer: what this has to say (counts, refusals, a lost lead) would not reach the driver.
     """
 
-    def publish(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def publish_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if to.failpoint.startswith(FAILPOINT + ":"):
             failpoint.arm(to.failpoint)
         with asyncio.Runner() as runner:
@@ -57,7 +57,7 @@ def publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
                 with suppress(FleetError):
                     runner.run(sender.close())
 
-    return publish
+    return publish_batches
 
 
 def publish_claims(
@@ -68,11 +68,11 @@ def publish_claims(
     Trouble other than a refusal is raised. A shard goes to its executor as an Arrow stream: as a table of Spark's it
     would be taken apart, exchanged and sorted again, which took twice as long as sending it.
     """
-    published = publisher(to)
+    publish_batches = batch_publisher(to)
 
-    def publish(streams: Iterable[bytes]) -> Iterator[SparkRow]:
+    def publish_shard(streams: Iterable[bytes]) -> Iterator[SparkRow]:
         for stream in streams:
-            for said in published(pa.ipc.open_stream(stream)):
+            for said in publish_batches(pa.ipc.open_stream(stream)):
                 yield from (SparkRow(**row) for row in said.to_pylist())
 
     said: list[SparkRow] = []
@@ -81,7 +81,7 @@ def publish_claims(
             # Our own queue would refuse us once another driver has begun; other queues know no drivers.
             _raise(_FENCED)
         streams = [_as_stream(part) for part in parts]
-        told = session.sparkContext.parallelize(streams, len(streams)).mapPartitions(publish).collect()
+        told = session.sparkContext.parallelize(streams, len(streams)).mapPartitions(publish_shard).collect()
         # Before the next round: nothing may be published behind what was not published.
         for row in told:
             if row.trouble is not None and row.refused_job is None:

@@ -11,7 +11,7 @@ from fleet.config.router import shown_uri
 from fleet.errors import InvalidMessage, SourceUnavailable, StateError
 from fleet.jobs.app_key import token_maker
 from fleet.message import DEFAULT_POOL, DispatchMode, Message, encode_checked
-from fleet.sources.base import Never, Outgoing, Publisher, Surroundings
+from fleet.sources.base import Never, Outgoing, Surroundings
 from fleet.sources.open import open_publisher
 from fleet.sources.own.address import is_own, name_of
 from fleet.state.connect import Client, connect
@@ -59,8 +59,8 @@ class Sender:
     """One shard's connection to the queue: call after call, in order."""
 
     def __init__(self, to: Destination) -> None:
-        self._line = _OwnLine(to) if is_own(to.uri) else _Line(_publisher_of(to), shown_uri(to.uri))
-        self._written = writer(to)
+        self._line = _OwnLine(to) if is_own(to.uri) else _Line(to)
+        self._write = writer(to)
 
     async def open(self) -> None:
         await self._line.open()
@@ -72,7 +72,7 @@ class Sender:
         refused: list[tuple[Row, str]] = []
         for row in rows:
             try:
-                messages.append(self._written(row))
+                messages.append(self._write(row))
             except InvalidMessage as error:
                 refused.append((row, str(error)))
             else:
@@ -92,7 +92,7 @@ def writer(to: Destination) -> Callable[[Row], Outgoing]:
     address = f"{to.endpoint}{'&' if '?' in to.endpoint else '?'}attempt="
     token_of = token_maker(to.key)
 
-    def written(row: Row) -> Outgoing:
+    def write(row: Row) -> Outgoing:
         job_id, attempt, msg_group, mode, pool = row
         # A job that asks for no order has none at the queue either.
         group = None if mode == "IMMEDIATE" else msg_group
@@ -110,7 +110,7 @@ def writer(to: Destination) -> Callable[[Row], Outgoing]:
         )
         return Outgoing(job_id, encode_checked(message), group, f"{job_id}:{attempt}")
 
-    return written
+    return write
 
 
 # The queue -----------------------------------------------------------------------------------------
@@ -126,9 +126,10 @@ class _Counts:
 class _Line:
     """To any queue. The queue's own deduplication drops what it has seen, and does not say so."""
 
-    def __init__(self, publisher: Publisher, uri: str) -> None:
-        self._publisher = publisher
-        self._uri = uri
+    def __init__(self, to: Destination) -> None:
+        around = Surroundings(redis_url=to.redis_url, sqs_endpoint=to.sqs_endpoint)
+        self._publisher = open_publisher(to.uri, around=around)
+        self._uri = shown_uri(to.uri)
 
     async def open(self) -> None:
         await self._publisher.open()
@@ -167,8 +168,3 @@ class _OwnLine:
         if self._client is not None:
             with suppress(StateError):
                 await self._client.aclose()
-
-
-def _publisher_of(to: Destination) -> Publisher:
-    around = Surroundings(redis_url=to.redis_url, sqs_endpoint=to.sqs_endpoint)
-    return open_publisher(to.uri, around=around)

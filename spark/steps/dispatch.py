@@ -86,7 +86,7 @@ def finish(setup: Setup, epoch: Epoch) -> Done:
 
 def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
     to = replace(setup.to, fence=setup.lead.fence)
-    said = setup.attend(lambda: _said(setup, epoch, to))
+    said = setup.attend(lambda: _send(setup, epoch, to))
     refused = [Refused(row.refused_job, row.refused_attempt, row.trouble) for row in said if row.refused_job]
     fence = setup.lead.fence
     setup.attend(lambda: setup.ledger.published(epoch.number, refused=refused, fence=fence, now_ms=setup.now_ms()))
@@ -94,7 +94,7 @@ def publish(setup: Setup, epoch: Epoch) -> tuple[int, int, list[Refused]]:
     return sum(row.sent for row in said), sum(row.seen for row in said), refused
 
 
-def _said(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
+def _send(setup: Setup, epoch: Epoch, to: Destination) -> list[Row]:
     claims = _in_ledger(setup, epoch) if epoch.claims is None else epoch.claims
     with spark_errors():
         return publish_claims(setup.spark.session, claims, to, go_on=lambda: setup.lead.still_leads(to.fence))

@@ -165,7 +165,7 @@ def test_a_url_that_can_never_be_called_is_kept_with_the_reason_and_its_group_go
         with stage.client() as client:
             letters = [json.loads(letter) for letter in client.lrange(QueueKeys(QUEUE).dead, 0, -1)]
         assert sorted(letter["messageId"] for letter in letters) == [message.id for message in bad]
-        assert all("no URL that could be called" in letter["reason"] for letter in letters)
+        assert all("not a URL that can be called" in letter["reason"] for letter in letters)
         assert "put aside" in worker.text()
 
 

@@ -57,7 +57,7 @@ async def test_a_reset_closes_one_or_all(fleet: Fleet, url: str) -> None:
     await opened(url, "https://a.example", "http://b.example:8080", "http://c.example")
     said = fleet.run("breaker", "reset", "HTTPS://A.example:443/some/path", "--redis", url).out
     assert said == "https://a.example is closed.\n"
-    assert "it was before" in fleet.run("breaker", "reset", "https://a.example", "--redis", url).out
+    assert "was already closed" in fleet.run("breaker", "reset", "https://a.example", "--redis", url).out
     assert len(fleet.run("breakers", "--json", "--redis", url).document) == 2
     fleet.run("breaker", "reset", "--all", "--redis", url)
     assert fleet.run("breakers", "--json", "--redis", url).document == []

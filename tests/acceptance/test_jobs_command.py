@@ -83,7 +83,7 @@ def test_what_waits_is_cancelled_by_id_or_by_group(fleet: Fleet) -> None:
     assert fleet.run("jobs", "cancel", "g-1").out == "1 job cancelled.\n"
     again = fleet.run("jobs", "cancel", "g-1", "g-2")
     assert (again.code, again.out) == (1, "1 job cancelled.\n")
-    assert again.err == "not done: job g-1 is under way, finished, or not there\n"
+    assert again.err == "unchanged: job g-1 is under way, finished, or unknown\n"
     assert fleet.run("jobs", "cancel", "--group", "h").out == "2 jobs cancelled.\n"
     assert fleet.run("jobs", "stats", "--json").document == {
         "PENDING": 0, "QUEUED": 0, "IN_PROGRESS": 0, "COMPLETED": 0, "ERROR": 0, "EXPIRED": 0, "CANCELLED": 4,
@@ -105,7 +105,7 @@ def test_events_are_added_once_and_listed(fleet: Fleet) -> None:
 def test_a_subscription_is_made_once_changed_by_nobody_and_removed(fleet: Fleet) -> None:
     command = ["events", "subscribe", "--pattern", "order:*", "--target", "http://127.0.0.1:1/", "--name", "orders"]
     assert fleet.run(*command).out == "Subscribed as orders.\n"
-    assert fleet.run(*command).out == "Subscribed as orders already.\n"
+    assert fleet.run(*command).out == "Already subscribed as orders.\n"
     other = fleet.run(*command, "--mode", "BLOCK_ON_ERROR")
     assert (other.code, other.err.count("\n")) == (1, 1) and "another subscription orders" in other.err
     (one,) = fleet.run("events", "list", "--subscriptions", "--json").document

@@ -20,9 +20,9 @@ from fleet.operate.journal import Start, read
 from fleet.sources.sqlite import look as sqlite_look
 from fleet.sources.sqlite.address import parse_address
 from fleet.state import groups
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import connected
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.operate import PoolByHand
 from tests.servers import forked
 from tests.stage import POOL, QUEUE, Stage, a_stage
 from tests.waiting import until

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from fleet.config.router import effective_capacity
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import connected
 from fleet.state.entry import Entry
 from fleet.state.keys import PoolKeys, QueueKeys
@@ -131,7 +132,7 @@ async def test_of_60_submits_of_one_message_into_a_paused_pool_of_concurrency_on
     async with connected(redis_server.url) as client:
         pool = Pool(client, "ONE")
         await pool.configure("1", PoolSettings(1, effective_capacity(1)))
-        await pool.pause(True)
+        await PoolByHand(client, "ONE").pause(True)
         taken = []
         for i in range(60):
             entry = Entry("q", f"b{i}", "1", f"batch{i}", f"g{i}", f"g{i}", 0, f"m{i}", "http://127.0.0.1/", "", True)

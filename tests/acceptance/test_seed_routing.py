@@ -10,11 +10,10 @@ from fleet.config.router import effective_capacity
 from fleet.errors import SourceUnavailable
 from fleet.message import DEFAULT_GROUP, DEFAULT_POOL
 from fleet.sources.base import Received
-from fleet.state.entry import ACK, nack, outbox_item
+from fleet.state.entry import ACK, nack, outbox_item, unpack_item
 from fleet.state.keys import PoolKeys, QueueKeys
 from fleet.state.pool import Claim, Pool, PoolSettings, Settlement
 from fleet.state.queue import Tracking
-from fleet.state.scripts import SEP
 from tests.acceptance.intake import Intake, an_intake, received
 from tests.servers.local import RedisServer
 from tests.waiting import eventually
@@ -177,7 +176,7 @@ async def test_outcomes_wait_for_a_source_that_is_away_and_are_applied_when_it_i
         outcomes = {"a": ACK, "b": nack(30_000)}
         for claimed in await _claim(pool):
             (entry,) = claimed.entries
-            await intake.queue.report([tuple(outbox_item(entry, outcomes[entry.broker_id]).rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+            await intake.queue.report([unpack_item(outbox_item(entry, outcomes[entry.broker_id]))[1]])
         refusals = {"ack": 2, "nack": 2}
         for name in refusals:
             call = getattr(intake.source, name)

@@ -167,7 +167,7 @@ def test_a_second_fleet_in_the_same_folder_says_so(fleet: Fleet) -> None:
         up.says(UP)
         second = fleet.run("up")
         assert second.code == 1
-        assert "already runs" in second.err
+        assert "already running" in second.err
         assert second.err.count("\n") == 1
 
 

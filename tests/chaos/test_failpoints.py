@@ -10,6 +10,7 @@ from fleet import failpoint
 from fleet.operate.journal import Start, read
 from tests.chaos.test_storm import judge
 from tests.member import Member
+from tests.servers.local import stands_still
 from tests.spark.driver import FEED
 from tests.stage import Stage, a_stage
 from tests.waiting import let_pass, until
@@ -136,8 +137,7 @@ def _wait_until_hit(stage: Stage, victim: Member, action: str) -> None:
     def hit() -> bool:
         if action == "kill":
             return not victim.alive
-        status = Path(f"/proc/{victim.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        return status == "T"
+        return stands_still(Path(f"/proc/{victim.process.pid}"))
 
     until(hit, 60, stage.describe)
     stage.note_doubt(victim)

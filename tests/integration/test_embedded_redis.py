@@ -85,7 +85,7 @@ def test_a_path_too_long_for_a_socket_gets_a_short_one(tmp_path: Path) -> None:
 
 def test_a_second_one_in_the_same_directory_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     with EmbeddedRedis(directory=tmp_path) as first:
-        with pytest.raises(StateUnavailable, match="already runs"):
+        with pytest.raises(StateUnavailable, match="already running"):
             EmbeddedRedis(directory=tmp_path).start()
         assert find_running(tmp_path) == first.url
 

@@ -19,7 +19,7 @@ from fleet.jobs.schema import dispatch_jobs
 from fleet.processing.process import Answer, Processor
 from fleet.processing.targets import PROBED_DELAY_S
 from fleet.state.breakers import BreakerRules
-from spark.aside import begun
+from spark.begun import begun
 from tests.integration.breaker_bench import PERMIT_MS, RULES, WITHIN_S, Bench, benches
 from tests.integration.job_store import InStore, a_store, added
 from tests.integration.processing import FAILED, OK, a_processor

@@ -89,14 +89,14 @@ def test_a_job_that_fails_is_tried_again_after_growing_times_and_ends_in_error(
     one = added(store, max_retries=6)
     delays = []
     for _ in range(6):
-        verdict = store.settle(
+        then = store.settle(
             claimed(store, one), Failed("HTTP 500", status=500), started_ms=clock.now_ms, status_code=500
         )  # fmt: skip
-        assert verdict is not None and verdict.status == "PENDING" and verdict.scheduled_ms is not None
-        delays.append((verdict.scheduled_ms - clock.now_ms) // 1000)
+        assert then is not None and then.status == "PENDING" and then.scheduled_ms is not None
+        delays.append((then.scheduled_ms - clock.now_ms) // 1000)
         again = store.job(one.id)
         assert again is not None and again.attempt == one.attempt + 1
-        assert (again.scheduled_ms, again.queued_ms, again.claimed_until_ms) == (verdict.scheduled_ms, None, None)
+        assert (again.scheduled_ms, again.queued_ms, again.claimed_until_ms) == (then.scheduled_ms, None, None)
         one = again
         clock.now_ms += 1
     assert delays == [5, 15, 30, 60, 120, 120]
@@ -112,8 +112,8 @@ def test_an_attempt_that_got_lost_on_its_way_spends_no_retry(store: JobStore) ->
     one = added(store, max_retries=1)
     set_values(store, one, attempt=5)
     one = dataclasses.replace(one, attempt=5)
-    verdict = store.settle(claimed(store, one), Failed("HTTP 500"), started_ms=1, status_code=500)
-    assert verdict is not None and verdict.status == "PENDING"
+    then = store.settle(claimed(store, one), Failed("HTTP 500"), started_ms=1, status_code=500)
+    assert then is not None and then.status == "PENDING"
 
 
 def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, clock: HandClock) -> None:
@@ -121,8 +121,18 @@ def test_a_failure_that_two_servers_tell_of_spends_one_retry(store: JobStore, cl
     clock.now_ms += 10**6
     second = claimed(store, first)
     assert store.settle(first, Failed("HTTP 500"), started_ms=1, status_code=500) is None
-    verdict = store.settle(second, Failed("HTTP 500"), started_ms=2, status_code=500)
-    assert verdict is not None and verdict.status == "PENDING"
+    then = store.settle(second, Failed("HTTP 500"), started_ms=2, status_code=500)
+    assert then is not None and then.status == "PENDING"
+
+
+def test_a_lost_attempt_that_turns_out_to_be_delivered_spends_no_retry(store: JobStore) -> None:
+    """It was put back for the next attempt before its server told."""
+    first = claimed(store, added(store, max_retries=1))
+    set_values(store, first, status="PENDING", attempt=2, claimed_until_ms=None)
+    assert store.settle(first, Delivered(), started_ms=1, status_code=200) is None
+    second = claimed(store, job_of(store, first.id))
+    then = store.settle(second, Failed("HTTP 500"), started_ms=2, status_code=500)
+    assert then is not None and then.status == "PENDING"
 
 
 def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: HandClock) -> None:
@@ -137,6 +147,6 @@ def test_a_job_that_was_delivered_is_completed(store: JobStore, clock: HandClock
 def test_the_same_settlement_twice_counts_once(store: JobStore) -> None:
     one = claimed(store, added(store))
     done = at_once([lambda: store.settle(one, Failed("x"), started_ms=1, status_code=None)] * 2)
-    assert sorted(verdict is None for verdict in done) == [False, True]
+    assert sorted(then is None for then in done) == [False, True]
     found = job_of(store, one.id)
     assert found.attempt == 2 and len(store.attempts(one.id)) == 1

@@ -21,9 +21,9 @@ from fleet.alarms import Alarms
 from fleet.config.router import parse_router_config
 from fleet.config.settings import LeaseSettings, RedisSettings, Settings
 from fleet.lease import Lease
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import Client, connected
 from fleet.state.keys import PoolKeys, QueueKeys
-from fleet.state.operate import PoolByHand
 from fleet.state.queue import Queue
 from fleet.state.registry import Registry
 from fleet.state.warnings import Warnings

@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.servers.ports import free_port
+from tests.waiting import until
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
@@ -45,7 +46,9 @@ class ServerProcess:
         return self.process.pid
 
     def pause(self) -> None:
+        """Returns once it stands still: until then each of its threads may do a moment's work."""
         self.process.send_signal(signal.SIGSTOP)
+        until(lambda: all(stands_still(task) for task in Path(f"/proc/{self.process.pid}/task").iterdir()))
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -235,6 +238,11 @@ def _running(
         yield server
     finally:
         server.stop()
+
+
+def stands_still(process: Path) -> bool:
+    """A process, or one of its threads, by its folder in /proc."""
+    return (process / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
 
 
 def _wait_for(server: ServerProcess, ready: Callable[[], bool]) -> None:

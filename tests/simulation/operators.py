@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.errors import FleetError, StateError
 from fleet.operate.skip import skip_head
-from fleet.state.operate import NO_RATE, PoolByHand
-from fleet.state.pool import Pool
+from fleet.state.by_hand import NO_RATE, PoolByHand
 from tests.simulation.fault import CARRIED_OUT, Fault, fault
 from tests.simulation.redis import SimulatedClient
 
@@ -101,11 +100,11 @@ def _by_hand(act: Callable[[World, random.Random, SimulatedClient, str], Corouti
 
 async def _pause(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
     world.until(chance.choice((1.0, 8.0)), lambda: world.operator(resume, chance, code))
-    await Pool(client, code).pause(True)
+    await PoolByHand(client, code).pause(True)
 
 
 async def resume(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:
-    await _until_done(lambda: Pool(client, code).pause(False))
+    await _until_done(lambda: PoolByHand(client, code).pause(False))
 
 
 async def _drain(world: World, chance: random.Random, client: SimulatedClient, code: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, select, update
 from fleet.errors import Fenced, FleetError, JobStoreError
 from fleet.jobs.records import MODES
 from fleet.jobs.schema import claims, epochs
-from spark.aside import begun
+from spark.begun import begun
 from spark.explain import explain
 from spark.room import QueueRoom
 from spark.sources import ledger

@@ -8,11 +8,11 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
+from fleet.state.by_hand import PoolByHand
 from fleet.state.catalogue import Catalogue, Change
 from fleet.state.engine import Engine, Rules, charge
 from fleet.state.keys import FleetKeys, OwnQueueKeys
 from fleet.state.look import look
-from fleet.state.operate import PoolByHand
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
 from fleet.state.scripts import SEP
 from fleet.state.topic import Copies, Topic
@@ -89,11 +89,11 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     for message in aside:
         skipped = await by_hand.skip(message, "{}")
         assert skipped.tag == "skipped"
-        await by_hand.deliver(message, "{}", skipped.operator)
+        await by_hand.report(message, "{}", skipped.operator)
     yield "bury"
     await queue.bury(["letter"], keep=1)
     yield "pause"
-    assert await pool.pause(True)
+    assert await by_hand.pause(True)
     await pool.configure("2", pool_settings(draining=True))
     yield "remove"
     assert await pool.remove("2") == "gone"
@@ -142,6 +142,11 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     yield "own/leave"
     (moving,) = await broker.outgoing("third", 10)
     assert await broker.leave("third", moving.place) == 0
+    yield "own/again"
+    await broker.arrive([(2, 8, "g", "tbody")], source="another")
+    (showing,) = (await broker.receive(1, Rules(1000))).showings
+    await broker.note_attempt("attempt", [showing], "note", keep_ms=TTL_MS)
+    assert await broker.again("attempt", visibility_ms=2000) == [(showing, "note")]
     yield "own/charge"
     charged = await charge(
         stage.client, OwnQueueKeys(name), "Send", [1, 2], incarnation=1, capacity=2.0, refill=1.0, idle_ms=TTL_MS

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import Client
 from fleet.state.entry import ACK, ITEM_SEP, Entry, nack, outbox_item
 from fleet.state.pool import Claim, Pool, PoolSettings, Settlement, failed, fenced, in_place
@@ -266,7 +267,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
-        assert self.run(self.pool.pause(paused))
+        assert self.run(PoolByHand(self.client, self.pool.code).pause(paused))
         self.model.paused = paused
 
     # What must always hold ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from redis.asyncio.cluster import RedisCluster
 
+from fleet.state.by_hand import PoolByHand
 from fleet.state.connect import Client, subscribe_connection
 from fleet.state.entry import ACK, Entry, outbox_item
 from fleet.state.keys import QueueKeys
@@ -113,6 +114,10 @@ async def settle(
     """One call of a worker, under a number of its own unless it is one said again."""
     number = next(_calls) if call is None else call
     return await pool.exchange(worker, ttl_ms=TTL_MS, call=number, settlements=settlements, **more)
+
+
+async def pause(pool: Pool, *, paused: bool = True) -> bool:
+    return await PoolByHand(pool.client, pool.code).pause(paused)
 
 
 def settlement(claimed: Claim, *, verdict: str = ACK, count: int | None = None, release: str = "ready") -> Settlement:

@@ -16,6 +16,7 @@ from tests.state.stage import (
     in_group,
     in_groups,
     outboxed,
+    pause,
     pool_settings,
     settle,
     settlement,
@@ -211,16 +212,16 @@ async def test_a_paused_pool_gives_nothing_and_goes_on_where_it_was(stage: Stage
     pool = await stage.pool(concurrency=1)
     await submit(pool, in_group(3))
     running = await claim_one(pool)
-    assert await pool.pause(True)
+    assert await pause(pool)
     answer = await settle(pool, settlement(running), want=1)
     assert (answer.tag, answer.refused, answer.claims) == ("paused", set(), [])
     assert await outboxed(pool) != []
-    assert await pool.pause(False)
+    assert await pause(pool, paused=False)
     assert await drain(pool) == ["g1", "g2"]
 
 
 async def test_an_unknown_pool_cannot_be_paused(stage: Stage) -> None:
-    assert not await stage.unknown_pool().pause(True)
+    assert not await pause(stage.unknown_pool())
     assert await stage.keys() == set()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.state.breakers import SharedBreakers
+from fleet.state.by_hand import PoolByHand
 from fleet.state.keys import FleetKeys
-from fleet.state.operate import PoolByHand
 from fleet.state.pool import Settlement, in_place
 from fleet.state.registry import Registry
 from tests.state.stage import (

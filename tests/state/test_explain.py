@@ -10,11 +10,10 @@ from fleet.letter import skipped
 from fleet.sources.base import Depth
 from fleet.state import groups
 from fleet.state.breakers import SharedBreakers
-from fleet.state.entry import ACK, nack, outbox_item
+from fleet.state.by_hand import PoolByHand
+from fleet.state.entry import ACK, nack, outbox_item, unpack_item
 from fleet.state.groups import RATE_WINDOW_MS
-from fleet.state.operate import PoolByHand
 from fleet.state.pool import Settlement, in_place
-from fleet.state.scripts import SEP
 from fleet.words import at
 from tests.state.explaining import HTTP_TIMEOUT_MS, explain, served, taken
 from tests.state.stage import (
@@ -25,6 +24,7 @@ from tests.state.stage import (
     entry,
     in_group,
     in_groups,
+    pause,
     pool_settings,
     settle,
     settlement,
@@ -168,7 +168,7 @@ async def test_a_group_that_rests_without_a_failure_says_so(stage: Stage) -> Non
 async def test_a_paused_pool_is_named_with_the_command_that_ends_it(stage: Stage) -> None:
     pool = await served(stage)
     await taken(stage, pool)
-    await pool.pause(True)
+    await pause(pool)
     found = await explain(stage, "mg0")
     assert (found.state, found.waits_for) == ("PAUSED", "`fleet pool resume P`")
 
@@ -215,7 +215,7 @@ async def test_a_group_in_two_pools_names_both_and_one_can_be_asked_for(stage: S
     other = await stage.pool("Z")
     await stage.registry().add_pools({"Z"})
     await submit(other, in_group(1))
-    await other.pause(True)
+    await pause(other)
     found = await explain(stage, "g")
     assert found.state == "READY"
     assert any("other pools too (--pool): Z" in sentence for sentence in found.details)
@@ -262,7 +262,7 @@ async def test_a_settled_message_waits_for_its_queues_owner(stage: Stage, verdic
     queue = await taken(stage, pool)
     claimed = await claim_one(pool)
     await settle(pool, settlement(claimed, verdict=verdict))
-    await queue.report([tuple(outbox_item(claimed.entries[0], verdict).rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+    await queue.report([unpack_item(outbox_item(claimed.entries[0], verdict))[1]])
     found = await explain(stage, "mg0")
     assert found.state == state
     assert "owner of queue q" in found.waits_for
@@ -276,7 +276,7 @@ async def test_a_dead_letter_says_why_it_is_dead(stage: Stage) -> None:
     letter = skipped(view.head, pool="P")
     by_hand = PoolByHand(stage.client, "P")
     done = await by_hand.skip(view.head, letter)
-    await by_hand.deliver(view.head, letter, done.operator)
+    await by_hand.report(view.head, letter, done.operator)
     queue = await stage.queue()
     await queue.untrack([("g0", view.head.token)])
     for subject in ("mg0", "g0", "g"):

@@ -13,12 +13,12 @@ from fleet.clock import SystemClock
 from fleet.lease import Lease
 from fleet.sources.base import Outgoing, Publisher, Source
 from fleet.sources.open import open_publisher, open_source
+from fleet.state.by_hand import PoolByHand
 from fleet.state.keys import QueueKeys
-from fleet.state.operate import PoolByHand
 from fleet.state.registry import Registry
 from fleet.words import utc
 from tests.state.explaining import explain, served
-from tests.state.stage import Stage, entry, in_groups, submit
+from tests.state.stage import Stage, entry, in_groups, pause, submit
 
 
 class Embedded:
@@ -150,7 +150,7 @@ async def test_one_behind_a_message_that_its_pool_holds_hears_what_keeps_that(st
     message = entry(received.broker_id, "g", token=tracking.token)
     message.message_id = "m1"
     await submit(pool, [message])
-    await pool.pause(True)
+    await pause(pool)
     found = await explain(stage, "m2", uri=embedded.uri)
     assert (found.state, found.until_ms) == ("BEHIND_AT_SOURCE", None)
     assert "Message m1 is PAUSED and waits for `fleet pool resume P`." in found.details

@@ -31,6 +31,7 @@ SPECIAL_KEYS = {
     "group_list",
     "bucket",
     "subscription",
+    "attempt",
 }
 # What a script reads the name of its queue from.
 OWN_NAMES: set[str] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fleet.state.entry import ACK, nack, outbox_item, park
-from fleet.state.operate import PoolByHand
+from fleet.state.by_hand import PoolByHand
+from fleet.state.entry import ACK, nack, outbox_item, park, unpack_item
 from fleet.state.pool import Settlement, fenced, in_place
 from tests.state.stage import (
     OWNER_EPOCH,
@@ -140,9 +140,9 @@ async def test_a_parked_message_is_acked_and_put_aside_whole(stage: Stage) -> No
     letter = json.dumps({"messageId": "m1", "reason": "no"})
     await settle(pool, settlement(await claim_one(pool), verdict=park(letter)))
     ((_, items),) = (await pool.outbox("w")).items()
-    outcome = tuple(items[0].rsplit("\x1f", 3)[1:])
+    _, outcome = unpack_item(items[0])
     for _ in range(2):
-        await queue.report([outcome])  # type: ignore[list-item]
+        await queue.report([outcome])
     assert await stage.client.lrange(queue.keys.dead, 0, -1) == [letter]
     (settled,) = await queue.settled(applied=0, want=10)
     assert (settled.acked, settled.handle) == (True, "h1")

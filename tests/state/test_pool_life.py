@@ -17,6 +17,7 @@ from tests.state.stage import (
     hearing,
     in_group,
     in_groups,
+    pause,
     pool_settings,
     settle,
     settlement,
@@ -55,7 +56,7 @@ async def test_a_setting_that_is_no_longer_given_is_gone(stage: Stage) -> None:
 async def test_a_new_configuration_does_not_resume_a_paused_pool(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, in_group(1))
-    await pool.pause(True)
+    await pause(pool)
     await pool.configure("2", pool_settings())
     assert await claim(pool) == []
 

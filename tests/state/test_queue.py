@@ -66,10 +66,10 @@ async def test_a_redelivery_is_known_and_its_handle_replaces_the_old_one(stage: 
     assert (record.token, record.handle) == (token, "newer")
 
 
-async def test_a_copy_of_a_message_in_flight_is_requeued_and_touches_no_handle(stage: Stage) -> None:
+async def test_a_copy_of_a_message_in_flight_is_recognised_and_touches_no_handle(stage: Stage) -> None:
     queue = await stage.queue()
     await track(queue, message("1", "app"))
-    assert await verdict(queue, message("2", "app", handle="of the copy")) == ["requeued"]
+    assert await verdict(queue, message("2", "app", handle="of the copy")) == ["copy"]
     assert await handle_of(queue, "1") == "handle of 1"
     assert await queue.tracked(["2"]) == [None]
 
@@ -95,7 +95,7 @@ async def test_a_message_nacked_and_redelivered_before_that_was_applied_is_nacke
 async def test_duplicates_inside_a_batch_are_told_apart(stage: Stage) -> None:
     queue = await stage.queue()
     batch = [message("1", "app"), message("2", "app"), message("1", "app", handle="newer"), message("3")]
-    assert await verdict(queue, *batch) == ["new", "requeued", "redelivered", "new"]
+    assert await verdict(queue, *batch) == ["new", "copy", "redelivered", "new"]
     assert await handle_of(queue, "1") == "newer"
     assert await queue.tracked_count() == 2
 
@@ -105,14 +105,14 @@ async def test_a_message_id_is_free_again_once_its_message_is_settled_as_ack(sta
     (token,) = await track(queue, message("1", "app"))
     await queue.report([("1", token, "a")])
     assert await verdict(queue, message("2", "app")) == ["new"]
-    assert await verdict(queue, message("3", "app")) == ["requeued"]
+    assert await verdict(queue, message("3", "app")) == ["copy"]
 
 
 async def test_a_message_id_is_not_free_after_a_nack_until_the_message_is_forgotten(stage: Stage) -> None:
     queue = await stage.queue()
     (token,) = await track(queue, message("1", "app"))
     await queue.report([("1", token, "n1")])
-    assert await verdict(queue, message("2", "app")) == ["requeued"]
+    assert await verdict(queue, message("2", "app")) == ["copy"]
     await queue.untrack([("1", token)])
     assert await verdict(queue, message("2", "app")) == ["new"]
 
@@ -123,7 +123,7 @@ async def test_forgetting_an_old_message_does_not_free_the_message_id_of_its_suc
     await queue.report([("1", token, "a")])
     await track(queue, message("2", "app"))
     await queue.untrack([("1", token)])
-    assert await verdict(queue, message("3", "app")) == ["requeued"]
+    assert await verdict(queue, message("3", "app")) == ["copy"]
 
 
 async def test_message_ids_of_two_queues_do_not_meet(stage: Stage) -> None:
@@ -204,7 +204,7 @@ async def test_an_outcome_of_an_earlier_taking_is_dropped(stage: Stage) -> None:
     (new,) = await track(queue, message("1"))
     assert await queue.report([("1", old, "a"), ("unknown", "1", "a")]) == 0
     assert await queue.settled_count() == 0
-    assert await verdict(queue, message("2", "m1")) == ["requeued"]
+    assert await verdict(queue, message("2", "m1")) == ["copy"]
     assert await queue.report([("1", old, "a"), ("1", new, "a")]) == 1
 
 
@@ -255,7 +255,7 @@ async def test_one_with_the_id_of_another_and_another_target_is_a_message_of_its
     (later,) = await queue.track([message("3", "job")], targets=["http://here/process?attempt=3"])
     assert later.verdict == "new"
     (copy,) = await queue.track([message("4", "job")], targets=["http://here/process?attempt=3"])
-    assert copy.verdict == "requeued"
+    assert copy.verdict == "copy"
     assert await brokers_of(stage.client, ["q", "none"], "job") == {"q": "3", "none": None}
 
 
@@ -269,7 +269,7 @@ async def test_an_id_stays_with_the_message_that_has_it_when_another_is_over(sta
     await stage.client.hset(FleetKeys.queues, "q", "")
     assert await which_are_tracked(stage.client, ["job"]) == {"job"}
     (copy,) = await queue.track([message("3", "job")], targets=ATTEMPTS[1:])
-    assert copy.verdict == "requeued"
+    assert copy.verdict == "copy"
     await queue.report([("2", second.token, "a")])
     assert await stage.client.exists(queue.keys.apps) == 0
 

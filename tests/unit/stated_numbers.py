@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from coordinator import acknowledge, consume, late, room, rounds, setbacks
+from coordinator import acknowledge, consume, late, room, rounds, setbacks, watch
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
@@ -39,7 +39,20 @@ from fleet.sources.sqs import client as sqs_client
 from fleet.sources.sqs import publisher as sqs_publisher
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
-from fleet.state import breakers, cluster, connections, engine, hear, look, pool, queue, scripts, totals, warnings
+from fleet.state import (
+    breakers,
+    cluster,
+    connections,
+    engine,
+    hear,
+    letters,
+    look,
+    pool,
+    queue,
+    scripts,
+    totals,
+    warnings,
+)
 from fleet.state.registry import NEARLY_FULL
 from fleet.state.scripts import number
 from spark import feed
@@ -133,6 +146,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"the lane rests {settle.FENCED_PAUSE_MS / 1000:g} s in `later`",
         f"work that no signal told of | every {waking.SWEEP_S:g} s |",
         f"leases that are free | {rounds.ROUNDS} times in a lease time |",
+        f"and how full Redis is | every {'second' if watch.WATCH_EVERY_S == 1 else '?'} |",
+        f"the codes of all pools | every {'second' if watch.WATCH_EVERY_S == 1 else '?'} |",
         f"while a pool has none | every {'second' if room.SWEEP_S == 1 else '?'} |",
         f"in case a signal was lost | every {acknowledge._SWEEP_S:g} s |",
         f"with its own heartbeat | every {'second' if every_process._BEAT_S == 1 else '?'} |",
@@ -167,8 +182,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"failures of {number('exchange', 'FAILED_BATCH_MS') / 1000:g} s; swept",
         f"TTL {EPOCHS_KEPT_MS / 3_600_000:g} h once the pool is gone",
         f"the {queue.HIDDEN_REMEMBERED:,} that come back last",
-        f"the newest {letter.KEPT_A_QUEUE:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
-        f"the newest {number('report', 'DEAD_KEPT'):,}; of a body",
+        f"the newest {letters.KEPT:,}; of a body that is not a message {kib(letter.BODY_BYTES)}",
         f"publishers stop at {percent(NEARLY_FULL)} of `maxmemory`",
         f"sent in {engine.DEDUP_MS / 60_000:g} minutes",
         f"{mib(fetch.MAX_CONFIG_BYTES)} of each source",
@@ -231,7 +245,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"up to {feed._HELD_S:g} s apart where a look takes long",
         f"at most {NAME} printable characters, unique",
         f"A body over {kib(message.MAX_BODY_BYTES)}",
-        f"(`{{q:NAME}}:dead`, the newest {letter.KEPT_A_QUEUE:,})",
+        f"(`{{q:NAME}}:dead`, the newest {letters.KEPT:,})",
     ),
     "docs/breakers.md": (
         f"closed ──{RULES.window * RULES.failure_ratio:g} of the last {RULES.window} requests failed──▶ open",
@@ -318,6 +332,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/sources.md": (
         f"| the embedded queue, our own, SQS FIFO | {minutes(sqlite_publisher.DEDUP_MS)} minutes |",
+        f"`[feed] dedup_s`, an {'hour' if SETTINGS.feed.dedup_s == 3600 else '?'} unless set |",
         f"accepted and dropped for {minutes(engine.DEDUP_MS)} minutes",
         f"at most {engine.PER_LANE} messages of each",
         f"At most {NAME} printable characters",

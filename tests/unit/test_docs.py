@@ -109,7 +109,7 @@ def test_a_number_that_a_page_states_is_that_of_the_code(page: str, words: str) 
 
 def names_of(family: type) -> set[str]:
     given = {item.name for item in dataclasses.fields(family)} if dataclasses.is_dataclass(family) else set()
-    own = {"bucket"} if family is keys.MessageKeys else set()
+    own = {"bucket", "attempt", "purging"} if family is keys.MessageKeys else set()
     return {name for name in vars(family) if not name.startswith("_")} - given - {"tag", "prefix"} | own
 
 

@@ -21,7 +21,7 @@ for i = 1, count do
   brokers[i] = ARGV[3 + (i - 1) * FIELDS + 1]
   message_ids[i] = ARGV[3 + (i - 1) * FIELDS + 2]
 end
-local records, holders = read_many('HMGET', tracked, brokers), read_many('HMGET', apps, message_ids)
+local records, originals = read_many('HMGET', tracked, brokers), read_many('HMGET', apps, message_ids)
 
 local first = next_epoch(last, now)
 local token = first - 1
@@ -32,15 +32,15 @@ for i = 1, count do
   local base = 3 + (i - 1) * FIELDS
   local broker, message_id, handle = brokers[i], message_ids[i], ARGV[base + 5]
   local record = records[i] or in_batch[broker]
-  local holder, asked = head_of((id_in_batch[message_id] or holders[i] or '') .. SEP)
+  local original, asked = head_of((id_in_batch[message_id] or originals[i] or '') .. SEP)
   if record then
     local _, kept = head_of(record)
     local its_token, rest = head_of(kept)
     -- Physical redelivery. Only the newest handle acks it, so the record follows.
     new_records[#new_records + 1], new_records[#new_records + 2] = broker, handle .. SEP .. kept
     verdicts[i + 3] = head_of(rest) == 'a' and 'a' .. its_token or 'r'
-  elseif holder ~= '' and holder ~= broker and asked == ARGV[base + 6] .. SEP
-    and (in_batch[holder] or redis.call('HEXISTS', tracked, holder) == 1) then
+  elseif original ~= '' and original ~= broker and asked == ARGV[base + 6] .. SEP
+    and (in_batch[original] or redis.call('HEXISTS', tracked, original) == 1) then
     verdicts[i + 3] = 'q'
   else
     token = token + 1

@@ -19,7 +19,7 @@ from fleet.config.settings import DatabaseSettings, FeedSettings, RedisSettings,
 from spark import schemas
 from spark.feed import Feed, destination, opened
 from spark.session import Spark
-from spark.sources.publish import publisher
+from spark.sources.publish import batch_publisher
 from spark.sources.send import Destination
 from spark.steps import fan_out
 from spark.transforms.plan import Limits, plan
@@ -62,7 +62,7 @@ def _publish(spark: Spark, path: str, to: Destination) -> int:
     limits = Limits(window=FeedSettings().window, room=None, shards=1)
     jobs = spark.session.read.schema(schemas.TO_PLAN).parquet(path)
     going = plan(jobs.withColumn("read_ms", F.lit(NOW_MS)), limits=limits)
-    said = going.mapInArrow(publisher(to), schemas.PUBLISHED).collect()
+    said = going.mapInArrow(batch_publisher(to), schemas.PUBLISHED).collect()
     if trouble := [row.trouble for row in said if row.trouble]:
         raise SystemExit(trouble[0])
     return sum(row.sent for row in said)

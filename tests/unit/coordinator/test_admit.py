@@ -100,7 +100,7 @@ async def test_it_is_not_acked_once_the_lease_is_gone(world: World) -> None:
 
 
 async def test_a_copy_is_acked_and_neither_submitted_nor_untracked(world: World) -> None:
-    await world.admit([received("1"), received("copy")], [NEW, Tracking("requeued")])
+    await world.admit([received("1"), received("copy")], [NEW, Tracking("copy")])
     assert world.journal == [("track", "1", "copy"), ("ack", "copy"), ("expect no more", "P"), ("bring", "P", "1")]
     assert world.counts["requeued"] == 1
 
@@ -134,21 +134,21 @@ def seen(*batch: tuple[Received, str]) -> Portion:
 
 def test_newer_messages_stop_waiting_for_a_copy_by_its_tier_and_lane() -> None:
     copies = seen(
-        (received("1", id="m"), "requeued"),
-        (received("2", id="n", poolCode="Q", highPriority=True), "requeued"),
+        (received("1", id="m"), "copy"),
+        (received("2", id="n", poolCode="Q", highPriority=True), "copy"),
         (received("3", id="o"), "redelivered"),
     )
     assert copies_by_pool("q", copies, Source([])) == {"P": [("r", "g", "q\x1f1", "")], "Q": [("h", "g", "q\x1f2", "")]}
 
 
 def test_a_copy_beside_its_new_original_is_waited_for_as_that() -> None:
-    copies = seen((received("1", id="m"), "new"), (received("2", id="m"), "requeued"))
+    copies = seen((received("1", id="m"), "new"), (received("2", id="m"), "copy"))
     assert copies_by_pool("q", copies, Source([])) == {"P": [("r", "g", "q\x1f2", "q\x1f1")]}
-    of_another_lane = seen((received("1", id="m"), "new"), (received("2", "other", id="m"), "requeued"))
+    of_another_lane = seen((received("1", id="m"), "new"), (received("2", "other", id="m"), "copy"))
     assert copies_by_pool("q", of_another_lane, Source([])) == {"P": [("r", "other", "q\x1f2", "")]}
 
 
 def test_nobody_waits_for_a_copy_whose_order_its_source_keeps() -> None:
     source = Source([])
     source.holds_groups = True
-    assert copies_by_pool("q", seen((received("1"), "requeued")), source) == {}
+    assert copies_by_pool("q", seen((received("1"), "copy")), source) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.put_off import PoolLimits
-from coordinator.room import PATIENCE_MS, REGAIN, Need, Patience, Room, Take, Wait, decide, need_of, starves
+from coordinator.room import PATIENCE_MS, REGAIN, Need, Patience, Poll, Room, Wait, decide, need_of, starves
 from fleet.state.pool import SHARE
 
 FAST = Room(share=0.5, free=120, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
@@ -15,30 +15,30 @@ SLOW = Room(share=0.5, free=0, limits=PoolLimits(50, 2), short_ms=PATIENCE_MS, s
 
 def test_no_more_is_asked_for_than_the_narrowest_pool_with_room_takes_of_twice_its_share() -> None:
     narrow = Room(share=0.1, free=10, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
-    assert decide({"A": FAST, "B": narrow}, 500, starving=False) == Take(40)
-    assert decide({"A": FAST, "B": narrow}, 30, starving=False) == Take(30)
+    assert decide({"A": FAST, "B": narrow}, 500, starving=False) == Poll(40)
+    assert decide({"A": FAST, "B": narrow}, 30, starving=False) == Poll(30)
 
 
 def test_a_pool_with_room_is_asked_for_one_at_least() -> None:
     none = Room(share=1.0, free=0, limits=PoolLimits(160, 8), short_ms=None, spent_ms=0.0)
-    assert decide({"A": none}, 500, starving=False) == Take(1)
+    assert decide({"A": none}, 500, starving=False) == Poll(1)
 
 
 def test_a_pool_that_is_busy_is_waited_for_and_one_that_is_slow_is_not() -> None:
     assert decide({"A": FAST, "B": BUSY}, 500, starving=False) == Wait(1.0, ("B",), False)
-    assert decide({"A": FAST, "B": SLOW}, 500, starving=False) == Take(120)
+    assert decide({"A": FAST, "B": SLOW}, 500, starving=False) == Poll(120)
 
 
 def test_while_another_starves_a_busy_pool_is_waited_for_as_long_as_its_patience_lasts() -> None:
     half_spent = Room(share=0.5, free=3, limits=PoolLimits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS / 2)
     all_spent = Room(share=0.5, free=3, limits=PoolLimits(160, 8), short_ms=10.0, spent_ms=PATIENCE_MS)
     assert decide({"A": FAST, "B": half_spent}, 500, starving=True) == Wait(0.5, ("B",), True)
-    assert decide({"A": FAST, "B": all_spent}, 500, starving=True) == Take(120)
+    assert decide({"A": FAST, "B": all_spent}, 500, starving=True) == Poll(120)
     assert decide({"A": FAST, "B": all_spent}, 500, starving=False) == Wait(1.0, ("B",), False)
 
 
 def test_with_all_pools_full_a_few_are_asked_for_now_and_then() -> None:
-    assert decide({"A": SLOW, "B": SLOW}, 500, starving=False, may_probe=True) == Take(SHARE)
+    assert decide({"A": SLOW, "B": SLOW}, 500, starving=False, may_probe=True) == Poll(SHARE)
     assert decide({"A": SLOW, "B": SLOW}, 500, starving=False) == Wait(1.0, (), False)
     assert decide({"A": SLOW, "B": BUSY}, 500, starving=False, may_probe=True) == Wait(1.0, ("B",), False)
 

@@ -74,7 +74,7 @@ def test_a_group_that_cannot_be_named_makes_the_message_malformed(group: str) ->
         ("g1 g2 g3", "redelivered redelivered new", [2]),
         ("g1 h2 g3", "redelivered new new", [2]),
         ("g1 g2 g3", "new redelivered new", [2]),
-        ("g1 g2 g3", "acked requeued new", []),
+        ("g1 g2 g3", "acked copy new", []),
     ],
     ids=[
         "nothing lapsed",

@@ -154,7 +154,7 @@ def test_an_error_that_nobody_foresaw_is_an_outcome_and_never_an_ack(error: Exce
     scene.client.error = error
     outcome = scene.post(scene.ticket())
     assert isinstance(outcome, Failed)
-    assert (outcome.unexpected, outcome.again_at_once, outcome.retry_s) == (True, False, None)
+    assert (outcome.unexpected, outcome.worth_another_attempt, outcome.retry_s) == (True, False, None)
     assert type(error).__name__ in outcome.reason
     assert (scene.breakers.notes, scene.replies) == (["permit back"], [])
 

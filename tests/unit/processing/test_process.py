@@ -16,7 +16,7 @@ from fleet.delivery.reply import Reply
 from fleet.delivery.signatures import Unsignable
 from fleet.errors import JobStoreError, JobStoreUnavailable
 from fleet.jobs.app_key import token_of
-from fleet.jobs.decide import Verdict
+from fleet.jobs.decide import NextState
 from fleet.jobs.records import Busy, Expired, Job, Over, Take, Taken
 from fleet.jobs.store import MARGIN_MS
 from fleet.outcome import Delivered, Failed, NotSent, Outcome, Rejected, Uncallable
@@ -31,7 +31,7 @@ URL, ORIGIN = "http://a.example:81/orders", "http://a.example:81"
 KEY = b"the app's key"
 TIMEOUT_S = 20
 JOB = Job(id="j1", target_url=URL, payload="{}", timeout_seconds=TIMEOUT_S)
-DONE = Verdict(status="COMPLETED", outcome="SUCCESS")
+DONE = NextState(status="COMPLETED", outcome="SUCCESS")
 OPEN = Open(4_200.0)
 
 
@@ -44,7 +44,7 @@ class Scene:
         self.http = NotedClient()
         self.found: Job | None = JOB
         self.claims: Take = Taken(JOB)
-        self.verdict: Verdict | None = DONE
+        self.then: NextState | None = DONE
         self.gone: Over | None = None
         self.errors: list[JobStoreError] = []
         self.signer: Signer | Unsignable | None = None
@@ -79,11 +79,11 @@ class Scene:
         self.due_ms.append(due_ms - self.clock.now_ms)
         return self.gone
 
-    def settle(self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None) -> Verdict | None:
+    def settle(self, job: Job, outcome: Outcome, *, started_ms: int, status_code: int | None) -> NextState | None:
         if self.errors:
             raise self.errors.pop()
         self.settled.append((outcome, status_code))
-        return self.verdict
+        return self.then
 
     def close(self) -> None:
         pass
@@ -208,9 +208,9 @@ async def test_what_is_not_claimed_is_not_sent_and_its_permit_goes_back(
 # Delivery ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ends", [DONE, Verdict(status="PENDING", outcome="ERROR_PROCESS", error="HTTP 500")])
-async def test_the_router_is_told_ack_whatever_the_target_answered(scene: Scene, ends: Verdict) -> None:
-    scene.verdict = ends
+@pytest.mark.parametrize("ends", [DONE, NextState(status="PENDING", outcome="ERROR_PROCESS", error="HTTP 500")])
+async def test_the_router_is_told_ack_whatever_the_target_answered(scene: Scene, ends: NextState) -> None:
+    scene.then = ends
     task = await scene.sent()
     assert (scene.http.sent[0]["url"], scene.http.sent[0]["timeout_ms"]) == (URL, TIMEOUT_S * 1000)
     scene.http.answer(Reply(204, b"", 0.1))
@@ -247,10 +247,10 @@ async def test_what_cannot_be_sent_is_an_attempt_that_failed(scene: Scene, error
 
 
 async def test_a_claim_that_somebody_else_has_by_now_is_over(scene: Scene) -> None:
-    scene.verdict = None
+    scene.then = None
     task = await scene.sent()
     scene.http.answer(Reply(200, b"", 0.1))
-    assert await task == Answer(True, "somebody else has taken it meanwhile")
+    assert await task == Answer(True, "somebody else has taken it")
     assert scene.processor.counts == {"refused.lapsed": 1}
 
 

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from fleet.config.settings import ServerSettings
 from fleet.errors import InvalidConfig
 from fleet.listening import is_loopback
-from fleet.server import dispatch
+from fleet.server import processing_endpoint
 from fleet.server.answers import Json
 from fleet.server.door import Tokens
 from fleet.server.guard import AT_ONCE, Guard
@@ -120,20 +120,24 @@ async def test_the_processing_endpoint_asks_for_no_role_and_no_name_but_refuses_
 ) -> None:
     for authorization in ("", "Bearer of-a-job", f"Bearer {VIEWER}"):
         answer = await asked(
-            tokens, "POST", dispatch.PATH, host="10.0.0.5:8420", authorization=authorization.encode().decode("latin-1")
+            tokens,
+            "POST",
+            processing_endpoint.PATH,
+            host="10.0.0.5:8420",
+            authorization=authorization.encode().decode("latin-1"),
         )
         assert answer.status == 200
-    assert (await asked(tokens, "POST", dispatch.PATH, origin="http://evil.example")).status == 403
+    assert (await asked(tokens, "POST", processing_endpoint.PATH, origin="http://evil.example")).status == 403
 
 
 async def test_slow_targets_take_no_seats_of_those_who_look() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == dispatch.PATH:
+        if scope["path"] == processing_endpoint.PATH:
             await asyncio.Event().wait()
         await through(scope, receive, send)
 
     guard = Guard(slow, tokens=Tokens())
-    busy = [asyncio.create_task(ask(guard, "POST", dispatch.PATH)) for _ in range(2 * AT_ONCE)]
+    busy = [asyncio.create_task(ask(guard, "POST", processing_endpoint.PATH)) for _ in range(2 * AT_ONCE)]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
         assert (await ask(guard, "GET", "/warnings")).status == 200

@@ -51,7 +51,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids, in the order of sending. What is called `trouble` is not taken."""
     seen: list[str] = []
 
-    def publisher(_to: object) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def batch_publisher(_to: object) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for row in rows_of(batch):
@@ -65,7 +65,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return send
 
-    monkeypatch.setattr(publish, "publisher", publisher)
+    monkeypatch.setattr(publish, "batch_publisher", batch_publisher)
     monkeypatch.setattr(publish, "_OWN_ROUND", 2)
     return seen
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from fleet.config.router import CAPACITY_PER_SLOT, MIN_CAPACITY
 from fleet.state.connect import Client
-from fleet.state.entry import Entry, outbox_item, park
+from fleet.state.entry import Entry, outbox_item, park, unpack_item
 from fleet.state.keys import PoolKeys
 from fleet.state.pool import Pool
 from fleet.state.queue import Queue
-from fleet.state.scripts import SEP, script
+from fleet.state.scripts import script
 
 NO_RATE = 0
 """As a rate limit: no limit."""
@@ -35,7 +35,7 @@ class Skipped:
     tag: Literal["skipped", "leased", "changed"]
     until_ms: int | None = None
     operator: str = ""
-    """In whose outbox it stands until `deliver` has brought it to its queue."""
+    """In whose outbox it stands until it is reported to its queue."""
 
 
 class PoolByHand:
@@ -46,6 +46,10 @@ class PoolByHand:
         self.code = code
         self.keys = PoolKeys(code)
         self.now_ms = now_ms
+
+    async def pause(self, paused: bool) -> bool:
+        s = script("pause")
+        return bool(await s(self.client, s.keys_of(self.keys), ["1" if paused else ""]))
 
     async def adjust(
         self, *, concurrency: int | None = None, rate: int | None = None, draining: bool | None = None
@@ -72,7 +76,7 @@ class PoolByHand:
     async def skip(self, head: Entry, letter: str) -> Skipped:
         """Settle the head of a lane as put aside, exactly as a worker would: it stands in an outbox from now on.
 
-        `deliver` brings it to its queue. Should we die before, the leader does, as for any worker that is not alive.
+        `report` brings it to its queue. Should we die before, the leader does, as for any worker that is not alive.
         """
         operator = f"operator-{secrets.token_hex(8)}"
         s = script("skip")
@@ -81,8 +85,8 @@ class PoolByHand:
         tag, until = await s(self.client, keys, [self.now_ms, operator, head.lane, head.key, value, letter])
         return Skipped(tag, int(float(until)) if until else None, operator if tag == "skipped" else "")
 
-    async def deliver(self, head: Entry, letter: str, operator: str) -> None:
+    async def report(self, head: Entry, letter: str, operator: str) -> None:
         """Copy what was skipped to its queue's settled list, then forget it here. Idempotent."""
-        queue, broker_id, token, verdict = outbox_item(head, park(letter)).rsplit(SEP, 3)
-        await Queue(self.client, queue).report([(broker_id, token, verdict)])
+        queue, outcome = unpack_item(outbox_item(head, park(letter)))
+        await Queue(self.client, queue).report([outcome])
         await Pool(self.client, self.code).trim_outbox(operator, [1])

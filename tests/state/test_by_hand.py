@@ -9,10 +9,10 @@ import pytest
 from fleet.letter import skipped
 from fleet.operate.dead_letters import LettersWanted, letters, purge
 from fleet.state import groups
-from fleet.state.entry import Entry
+from fleet.state.by_hand import NO_RATE, PoolByHand
+from fleet.state.entry import Entry, unpack_item
 from fleet.state.keys import POOL_WAKE_CHANNEL, ROOM_CHANNEL
 from fleet.state.letters import Letters
-from fleet.state.operate import NO_RATE, PoolByHand
 from fleet.state.pool import Pool, Settlement, in_place
 from fleet.state.queue import Queue
 from fleet.state.scripts import SEP
@@ -247,7 +247,7 @@ async def test_a_skipped_message_is_acked_and_kept_and_its_group_goes_on(stage: 
     assert await pool.outboxes() == {done.operator}
     assert await outboxed(pool, done.operator) == [f"{head.key}{SEP}{head.token}{SEP}p{letter}"]
     for _ in range(2):
-        await by_hand(stage).deliver(head, letter, done.operator)
+        await by_hand(stage).report(head, letter, done.operator)
     assert await pool.outboxes() == set()
     assert await stage.client.lrange(queue.keys.dead, 0, -1) == [letter]
     (settled,) = await queue.settled(applied=0, want=10)
@@ -266,10 +266,10 @@ async def test_what_is_skipped_by_one_who_dies_is_copied_as_that_of_any_dead_wor
     assert done.operator not in await stage.registry().alive()
     for call, items in (await pool.outbox(done.operator)).items():
         for item in items:
-            await queue.report([tuple(item.rsplit(SEP, 3)[1:])])  # type: ignore[list-item]
+            await queue.report([unpack_item(item)[1]])
         await pool.trim_outbox(done.operator, [call])
     # And the one who died wakes up after all.
-    await by_hand(stage).deliver(head, skipped(head, pool="P"), done.operator)
+    await by_hand(stage).report(head, skipped(head, pool="P"), done.operator)
     assert len(await queue.settled(applied=0, want=10)) == 1
     assert await stage.client.llen(queue.keys.dead) == 1
 
