@@ -24,6 +24,7 @@ from fleet.cli import (
     queue,
     report,
     server,
+    sqs,
     warnings,
 )
 from fleet.cli.base import Group, example, run_command
@@ -43,8 +44,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, feed, report, look, explain, pool, queue, group, dead, warnings, config,
-    breakers, check,
+    processes, server, sqs, produce, jobs, events, feed, report, look, explain, pool, queue, group, dead, warnings,
+    config, breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

@@ -33,8 +33,9 @@ metrics_port_option = click.option(
 @click.option("--workers", type=COUNT, default=2, show_default=True, help="Worker processes.")
 @click.option("--coordinators", type=COUNT, default=1, show_default=True, help="Coordinator processes.")
 @click.option("--port", type=PORT, help="The server's port; default: FLEET_SERVER_PORT, else 8420. 0: any free one.")
+@click.option("--sqs-port", type=PORT, help="Run an SQS door there too, as 9324. 0: any free one.")
 @click.pass_context
-def up(context: click.Context, workers: int, coordinators: int, port: int | None) -> int:
+def up(context: click.Context, workers: int, coordinators: int, port: int | None, sqs_port: int | None) -> int:
     """Run everything on this machine until Ctrl-C.
 
     Starts a syncer, coordinators, workers and a server, restarts one that dies, and stops them in order. Starts the
@@ -54,6 +55,7 @@ def up(context: click.Context, workers: int, coordinators: int, port: int | None
         coordinators=coordinators,
         say=click.echo,
         fetch=fetch_config,
+        sqs_port=sqs_port,
     )
 
 
@@ -94,10 +96,10 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int, metri
     become(settings, f"workers-{os.getpid()}")
     arguments = [part for pool in pools for part in ("--pool", pool)]
     stage = programs("worker", processes, environment_for(settings, os.environ), *arguments, metrics_port=metrics_port)
-    return asyncio.run(_supervised(Supervisor(stages=[stage]), settings.redis.url))
+    return asyncio.run(supervised(Supervisor(stages=[stage]), settings.redis.url))
 
 
-async def _supervised(supervisor: Supervisor, redis_url: str) -> int:
+async def supervised(supervisor: Supervisor, redis_url: str) -> int:
     from fleet.local.supervise import on_signals
 
     # A worker that Redis refuses would be started again and again. Fail once instead, as with a single process.

@@ -58,7 +58,12 @@ def programs(
     role: str, count: int, environment: Mapping[str, str], *arguments: str, metrics_port: int | None = None
 ) -> list[Program]:
     """`count` programs of one role, each with a metrics port of its own, if one is given: from that one on."""
-    times = {"syncer": SYNCER_STOPS_S, "coordinator": COORDINATOR_STOPS_S, "server": SERVER_STOPS_S}
+    times = {
+        "syncer": SYNCER_STOPS_S,
+        "coordinator": COORDINATOR_STOPS_S,
+        "server": SERVER_STOPS_S,
+        "sqs": SERVER_STOPS_S,
+    }
     stop_within_s = times.get(role, WORKER_STOPS_S)
     return [
         Program(
@@ -144,18 +149,19 @@ def up(
     coordinators: int,
     say: Callable[[str], None],
     fetch: Fetch,
+    sqs_port: int | None = None,
 ) -> int:
-    """Run until a signal. Returns the exit code."""
+    """Run until a signal. Returns the exit code. `sqs_port`: with an SQS door there; 0 is any free one."""
     settings = with_default_config(settings)
     # What cannot work is said once, before anything runs that would say it again and again.
     config_sources.check_files(settings.config)
     if settings.redis.url:
         asyncio.run(_reach(settings.redis.url))
-        return asyncio.run(_run(settings, None, environment, workers, coordinators, say, fetch))
+        return asyncio.run(_run(settings, None, environment, workers, coordinators, say, fetch, sqs_port))
     # Persistent: what was delivered and not yet acked at its source is still known after a restart.
     with EmbeddedRedis(directory=settings.data_dir, persist=True) as redis:
         settings = dataclasses.replace(settings, redis=RedisSettings(url=redis.url))
-        return asyncio.run(_run(settings, redis, environment, workers, coordinators, say, fetch))
+        return asyncio.run(_run(settings, redis, environment, workers, coordinators, say, fetch, sqs_port))
 
 
 async def _reach(url: str) -> None:
@@ -171,6 +177,7 @@ async def _run(
     coordinators: int,
     say: Callable[[str], None],
     fetch: Fetch,
+    sqs_port: int | None,
 ) -> int:
     environment = environment_for(settings, base)
     host, port = settings.server.host, settings.server.port
@@ -179,6 +186,11 @@ async def _run(
     with listen(host, port) as door:
         # The port that is free now stays the server's: messages of jobs on their way name it.
         port = int(door.getsockname()[1])
+    doors = []
+    if sqs_port is not None:
+        with listen(settings.sqs.host, sqs_port) as door:
+            sqs_port = int(door.getsockname()[1])
+        doors = [programs("sqs", 1, environment, "--host", settings.sqs.host, "--port", str(sqs_port))]
     environment |= {"FLEET_SERVER_HOST": host, "FLEET_SERVER_PORT": str(port)}
     begun = asyncio.Event()
 
@@ -189,6 +201,7 @@ async def _run(
     supervisor = Supervisor(
         stages=[
             programs("server", 1, environment, "--host", host, "--port", str(port)),
+            *doors,
             programs("syncer", 1, environment),
             programs("coordinator", coordinators, environment),
             programs("worker", workers, environment),
@@ -209,7 +222,7 @@ async def _run(
         own.watch()
     supervisor.start()
     announcer = asyncio.get_running_loop().create_task(
-        _announce(settings, redis is not None, supervisor, environment, workers, coordinators, say, begun)
+        _announce(settings, redis is not None, supervisor, environment, workers, coordinators, say, begun, sqs_port)
     )
     try:
         return await supervisor.run()
@@ -240,12 +253,15 @@ async def _announce(
     coordinators: int,
     say: Callable[[str], None],
     begun: asyncio.Event,
+    sqs_port: int | None,
 ) -> None:
     await _until(settings.redis.url, lambda registry: _our_syncer_has_read(registry, supervisor))
     begun.set()
     await until_ready(settings.redis.url, coordinators=coordinators, workers=workers, servers=1)
     where = f"embedded in {settings.data_dir.absolute()}" if embedded else safe_url(settings.redis.url)
     say(f"Server: {await _address(settings.redis.url, supervisor)}")
+    if sqs_port is not None:
+        say(f"SQS: http://{settings.sqs.host}:{sqs_port}")
     feed = UpFeed(settings=settings, supervisor=supervisor, environment=environment)
     await feed.look()
     say(

@@ -33,8 +33,6 @@ SPECIAL_KEYS = {
     "subscription",
     "attempt",
 }
-# What a script reads the name of its queue from.
-OWN_NAMES: set[str] = set()
 # A local that may not be called as its argument is, as that name is taken.
 SYNONYMS = {("lease", "name"): "owner"}
 

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from fleet.broker.sqs import attributes, errors, names, ranges, redrive
-from fleet.broker.sqs.attributes import Attributes, Facts
+from fleet.broker.sqs.attributes import Attributes
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import Queue, Queues, engine_of, establish
+from fleet.broker.sqs.look import QueueNow, count, described
 from fleet.broker.sqs.records import PARTITIONS, QueueRecord
 from fleet.broker.sqs.tags import check_tags
-from fleet.state.engine import Stale
+from fleet.state.engine import Engine, Stale
 
 FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
@@ -151,25 +152,10 @@ class QueueVerbs:
         _, record = await self._queues.find(call.queue_name)
         if not asked:
             return {}
-        facts = Facts(
-            arn=names.arn(self._region, call.queue_name),
-            created_s=record.created_s,
-            modified_s=record.modified_s,
-            **await self._counts(call.queue_name, record),
+        now = QueueNow(
+            call.queue_name, record, await count(self._engines(call.queue_name, record), fifo=record.attributes.fifo)
         )
-        return {"Attributes": record.attributes.described(asked, facts)}
-
-    async def _counts(self, name: str, record: QueueRecord) -> dict[str, int]:
-        engines = self._engines(name, record)
-        found = await asyncio.gather(*(engine.depths(look=1) for engine in engines))
-        fifo = record.attributes.fifo
-        delayed = sum(one.delayed for one in found)
-        hidden = sum(one.hidden for one in found)
-        messages = sum(one.messages for one in found)
-        moving = sum(one.moving for one in found)
-        # Of a standard queue what is delayed is hidden as well.
-        out = hidden if fifo else hidden - delayed
-        return {"visible": max(0, messages - out - delayed), "not_visible": out + moving, "delayed": delayed}
+        return {"Attributes": described(now, asked, self._region)}
 
     async def set_queue_attributes(self, call: Call) -> None:
         given = call.params["Attributes"]
@@ -208,7 +194,7 @@ class QueueVerbs:
         if target.allow is not None and not target.allow.allows(names.arn(self._region, name)):
             raise redrive.refused(text)
 
-    def _engines(self, name: str, record: QueueRecord) -> list[Any]:
+    def _engines(self, name: str, record: QueueRecord) -> list[Engine]:
         return [
             engine_of(self._queues.client, name, record, partition) for partition in range(record.attributes.partitions)
         ]

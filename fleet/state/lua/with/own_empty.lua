@@ -11,7 +11,9 @@ local function empty(queue, kind, bodies, hidden, ready, due, shown, seen, delay
     count = redis.call('HLEN', bodies)
     redis.call('UNLINK', bodies)
   end
-  redis.call('UNLINK', hidden, shown, seen, delayed, fresh, out, origins)
+  redis.call('UNLINK', hidden, shown, delayed, fresh, out, origins)
+  -- The router's producers repeat what may have been accepted: that is known for its time, whatever became of it.
+  if kind ~= 'f' then redis.call('UNLINK', seen) end
   local before = queue.generation
   for name, lanes in pairs({ ready = ready, due = due }) do
     if redis.call('EXISTS', lanes) == 1 then
