@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from fleet.state.connect import Client, translated
 from fleet.state.keys import BrokerKeys
+from fleet.state.scan import pages
 from fleet.state.scripts import script
 
 Table = Literal["topics", "subscriptions", "queues", "tasks"]
@@ -38,14 +39,9 @@ class Catalogue:
 
     async def all(self, table: Table) -> AsyncIterator[tuple[str, str]]:
         """Every entry, some hundred a call; one that is changed meanwhile may come in either state, or twice."""
-        cursor = 0
-        while True:
-            with translated():
-                cursor, page = await self._client.hscan(_key(table), cursor, count=500)
+        async for page in pages(self._client.hscan, _key(table), count=500):
             for name, record in page.items():
                 yield name, record
-            if not cursor:
-                return
 
     async def change(self, *changes: Change) -> bool:
         """All of them, or none: False where one is not what was seen."""

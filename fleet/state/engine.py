@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from fleet.errors import Fenced, StateError
 from fleet.state.connect import Client, translated
 from fleet.state.keys import MessageKeys, OwnQueueKeys
+from fleet.state.scan import pages
 from fleet.state.scripts import SEP, script
 
 DEDUP_MS = 5 * 60 * 1000
@@ -365,11 +366,6 @@ def _moving(record: str) -> Moving:
 
 async def every_body(client: Client, keys: MessageKeys) -> AsyncIterator[tuple[str, str]]:
     """Every message, some hundred a call."""
-    cursor = 0
-    while True:
-        with translated():
-            cursor, page = await client.hscan(keys.bodies, cursor, count=200)
+    async for page in pages(client.hscan, keys.bodies, count=200):
         for number, stored in page.items():
             yield number, stored
-        if not cursor:
-            return

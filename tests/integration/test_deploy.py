@@ -34,6 +34,7 @@ STOPS_WITHIN_S = {
     "worker": WORKER_STOPS_S,
     "server": SERVER_STOPS_S,
     "feed": FEED_STOPS_S,
+    "sqs": SERVER_STOPS_S,
 }
 LOOKS = ("status", "ps", "pools", "queues", "workers", "leader", "inflight", "doctor")
 
@@ -148,7 +149,7 @@ def test_every_command_that_is_allowed_is_one_that_is_used() -> None:
     lua = "\n".join(file.read_text() for file in (state / "lua").glob("**/*.lua"))
     used = {name.lower() for name in re.findall(r"(?:redis\.call|call_many)\('([A-Z]+)'", lua)}
     python = "\n".join(file.read_text() for file in state.glob("*.py"))
-    used |= set(re.findall(r"(?:client|pipeline|pubsub)\.([a-z]+)\(", python)) - {
+    used |= set(re.findall(r"(?:client|pipeline|pubsub)\.([a-z]+)[(,]", python)) - {
         "pubsub",
         "pipeline",
         "execute",
