@@ -33,7 +33,7 @@ from fleet.sources.activemq import line as activemq_line
 from fleet.sources.activemq import source as activemq
 from fleet.sources.nats import line as nats_line
 from fleet.sources.nats import source as nats
-from fleet.sources.own import source as own
+from fleet.sources.own import polling as own
 from fleet.sources.sqlite import publisher as sqlite_publisher
 from fleet.sources.sqs import client as sqs_client
 from fleet.sources.sqs import publisher as sqs_publisher
@@ -178,7 +178,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"for {totals.TTL_MS / 3_600_000:g} h those that did not end cleanly",
         f"costs time: {waking.SWEEP_S:g} s for `fleet:wake` and `fleet:wake:`",
         f"{acknowledge._SWEEP_S:g} s for `fleet:settled` and `fleet:queue`",
-        f"{own._LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
+        f"{own.LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
         f"{room.SWEEP_S:g} s for `fleet:room`",
         f"sizes of pools, {look._POOLS_A_CALL} pools a call",
         f"Above {percent(NEARLY_FULL)} of `maxmemory` (in a Cluster",
