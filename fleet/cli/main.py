@@ -24,6 +24,8 @@ from fleet.cli import (
     queue,
     report,
     server,
+    subscriptions,
+    topics,
     warnings,
 )
 from fleet.cli.base import Group, example, run_command
@@ -43,8 +45,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, produce, jobs, events, feed, report, look, explain, pool, queue, group, dead, warnings, config,
-    breakers, check,
+    processes, server, produce, jobs, events, feed, report, look, explain, pool, queue, topics, subscriptions, group,
+    dead, warnings, config, breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

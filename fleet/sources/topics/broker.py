@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from fleet.broker.core import Broker
 from fleet.broker.errors import BrokerError, Exhausted, Unavailable, Unsure
@@ -27,11 +27,17 @@ class Connection:
         self._broker: Broker | None = None
         self._stack = contextlib.AsyncExitStack()
 
-    async def open(self) -> Broker:
-        if self._broker is None:
+    @contextlib.asynccontextmanager
+    async def opening(self) -> AsyncIterator[Broker]:
+        """It stays open, unless what is asked first fails."""
+        try:
             with as_source_errors(self._uri):
-                self._broker = await self._stack.enter_async_context(Broker.connected(self._url))
-        return self._broker
+                if self._broker is None:
+                    self._broker = await self._stack.enter_async_context(Broker.connected(self._url))
+                yield self._broker
+        except BaseException:
+            await self.close()
+            raise
 
     @property
     def opened(self) -> Broker:

@@ -24,8 +24,7 @@ class TopicPublisher:
         self._connection = Connection(uri=self._uri, redis_url=redis_url)
 
     async def open(self) -> None:
-        broker = await self._connection.open()
-        with as_source_errors(self._uri):
+        async with self._connection.opening() as broker:
             if await broker.get_topic(self._topic) is None:
                 raise SourceError(f"there is no topic {self._topic}; make it with `fleet topics add {self._topic}`")
 
@@ -62,18 +61,14 @@ class NoPublisher:
         self._connection = Connection(uri=self._uri, redis_url=redis_url)
 
     async def open(self) -> None:
-        broker = await self._connection.open()
-        try:
-            with as_source_errors(self._uri):
-                found = await broker.get_subscription(self._name)
-        finally:
-            await self._connection.close()
-        if found is None:
-            raise InvalidConfig(f"there is no subscription {self._name}, and a subscription takes no messages")
-        raise InvalidConfig(
-            f"{self._uri} takes no messages: publish to its topic {found.topic}"
-            f" (fleet://topic/{found.topic}, or `fleet topics publish {found.topic}`)"
-        )
+        async with self._connection.opening() as broker:
+            found = await broker.get_subscription(self._name)
+            if found is None:
+                raise InvalidConfig(f"there is no subscription {self._name}, and a subscription takes no messages")
+            raise InvalidConfig(
+                f"{self._uri} takes no messages: publish to its topic {found.topic}"
+                f" (fleet://topic/{found.topic}, or `fleet topics publish {found.topic}`)"
+            )
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
         return [never(f"{self._uri} takes no messages")] * len(messages)

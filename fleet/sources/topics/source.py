@@ -33,11 +33,10 @@ class SubscriptionSource(Polling):
         self._has_carried = False
 
     async def open(self) -> None:
-        broker = await self._connection.open()
-        self.client = broker.client
-        self._push = broker.push(self._name)
-        with as_source_errors(self._uri):
-            await self._look()
+        async with self._connection.opening() as broker:
+            push = broker.push(self._name)
+            await self._look(push)
+            self.client, self._push = broker.client, push
 
     async def ask(self, most: int) -> tuple[list[Received], int | None]:
         if not most:
@@ -47,7 +46,7 @@ class SubscriptionSource(Polling):
                 # Who read it before us may have died between moving a dead letter and bringing it.
                 await self._opened().carry()
                 self._has_carried = True
-            await self._look()
+            await self._look(self._opened())
             messages, due_ms = await self._opened().receive(most, self.visibility_ms)
         return [self._received(one) for one in messages], due_ms
 
@@ -80,8 +79,8 @@ class SubscriptionSource(Polling):
     def prefix(self) -> str:
         return self._push.prefix if self._push is not None else ""
 
-    async def _look(self) -> None:
-        record = await self._opened().look()
+    async def _look(self, push: Push) -> None:
+        record = await push.look()
         self.holds_groups = self.shows_in_order = record.options.message_ordering
 
     def _opened(self) -> Push:
