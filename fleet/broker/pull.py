@@ -15,7 +15,7 @@ from fleet.broker.names import message_id
 from fleet.broker.options import ACK_DEADLINE_S
 from fleet.metrics.counters import Counters
 from fleet.state import engine as engines
-from fleet.state.engine import DONE, GONE, SHOWN_AGAIN, Rules, Stale, Verdict
+from fleet.state.engine import DONE, GONE, SHOWN_AGAIN, Rules, Stale, Taking, Verdict
 from fleet.state.keys import TopicKeys
 
 MOST_PULLED = 1000
@@ -49,14 +49,24 @@ class Puller:
                 # Nobody tells us when it is made anew.
                 self._directory.forget(subscription=pulled.name)
                 return Pull([], None, pulled.engine.keys.prefix)
-            taking = await pulled.engine.receive(min(most, MOST_PULLED), (rules or rules_of)(pulled))
-            self._count(subscription, pulled=len(taking.showings), expired=taking.dropped)
-            if taking.moved:
-                await self.on_moved(pulled)
+            taking = await self._take(pulled, min(most, MOST_PULLED), (rules or rules_of)(pulled))
             messages = [_message(pulled, showing) for showing in taking.showings]
             return Pull(messages, taking.due_ms, pulled.engine.keys.prefix)
 
         return await self._directory.with_subscription(subscription, pull)
+
+    async def _take(self, pulled: Pulled, most: int, rules: Rules) -> Taking:
+        taking = await pulled.engine.receive(most, rules)
+        moved, dropped = taking.moved, taking.dropped
+        if moved + dropped and not taking.showings:
+            # What has left may have been in the way, and more that has to leave may stand behind it.
+            tidied = await pulled.engine.tidy(rules)
+            taking = await pulled.engine.receive(most, rules)
+            moved, dropped = moved + tidied.moved + taking.moved, dropped + tidied.dropped + taking.dropped
+        self._count(pulled.name, pulled=len(taking.showings), expired=dropped)
+        if moved:
+            await self.on_moved(pulled)
+        return taking
 
     async def ack(self, ack_id: str) -> None:
         await self._conclude_one(ack_id, lambda *_: "d")
