@@ -29,11 +29,12 @@ CLAIMED = 4 * EACH + 2
 """Of the six groups two are IMMEDIATE, two NEXT_ON_ERROR with no more jobs than the window, and of two BLOCK_ON_ERROR
 ones the first job goes."""
 TELLS_WHAT_IT_HAD = "fleet"
-FORGETFUL = frozenset({"subscription", "sqs", "activemq"})
+FORGETFUL = frozenset({"sqs", "activemq"})
 """Kinds that know no dedup ids (docs/sources.md, "Sending"): what is published twice they have twice."""
 
 
-@pytest.fixture(params=BROKERS)
+# A driver asks how deep its queue is, which a topic cannot say: it is not fed.
+@pytest.fixture(params=[kind for kind in BROKERS if kind != "subscription"])
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -49,7 +50,7 @@ def ground(
         for name in filter(lambda name: name.startswith("AWS_"), os.environ):
             # Executors have what Java began with, and it may be older than these credentials.
             monkeypatch.setitem(executors, name, os.environ[name])
-        uri = broker.send_uri or broker.near_uri or broker.uri or f"sqlite:///{tmp_path}/queue.db?queue=dispatch"
+        uri = broker.near_uri or broker.uri or f"sqlite:///{tmp_path}/queue.db?queue=dispatch"
         made = Ground(tmp_path, broker.redis_server or redis_server, the_spark, f"sqlite:///{tmp_path}/jobs.db")
         made.feed = dataclasses.replace(made.feed, queue_url=uri)
         made.add(GROUPS * EACH, groups=GROUPS, modes=MODES)
@@ -121,9 +122,7 @@ class Taken:
 
 async def taken_out(ground: Ground) -> list[Taken]:
     """Every message, as a coordinator is given it; the queue is empty then."""
-    # What is sent to a topic is read from the subscription of its name.
-    uri = ground.feed.queue_url.replace("fleet://topic/", "fleet://subscription/")
-    source = open_source("q", uri, 30_000, around=Surroundings(redis_url=ground.redis.url))
+    source = open_source("q", ground.feed.queue_url, 30_000, around=Surroundings(redis_url=ground.redis.url))
     await source.open()
     taken: list[Received] = []
     try:

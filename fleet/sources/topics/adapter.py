@@ -12,7 +12,9 @@ from fleet.sources.topics.source import SubscriptionSource
 
 def _source(address: Address, asked: Asked) -> Source:
     if address.kind == "topic":
-        raise InvalidConfig(f"{address.uri} is a topic: read a subscription to it, fleet://subscription/NAME")
+        raise InvalidConfig(
+            f"{address.uri} is a topic, which is sent to: read a subscription to it, fleet://subscription/NAME"
+        )
     return SubscriptionSource(name=address.name, visibility_ms=asked.visibility_ms, redis_url=asked.around.redis_url)
 
 
