@@ -53,6 +53,8 @@ class Stage:
     """Of another queue than the embedded one."""
     near_uri: str = ""
     """The same queue as we reach it, where the fleet's way there may be cut."""
+    send_uri: str = ""
+    """Where we send to, if that is not the queue itself."""
     far_redis_url: str = ""
     """Redis as the fleet's processes reach it, where that way may be cut."""
     path: str = "/"
@@ -156,8 +158,11 @@ class Stage:
 
         One in `busy_every` has a group of its own and an endpoint that refuses a third of its requests for a second.
         """
-        publisher = publisher or open_publisher(self.near_uri or self.queue_uri, around=self.around)
+        publisher = publisher or self.publisher()
         asyncio.run(self._send(publisher, count, groups, busy_every, batch))
+
+    def publisher(self) -> Publisher:
+        return open_publisher(self.send_uri or self.near_uri or self.queue_uri, around=self.around)
 
     def addressed(self, number: int, groups: int, busy_every: int) -> tuple[str, str, dict[str, Any]]:
         """The group of a message, which sample of the endpoint takes it, and what else is in its body."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
@@ -9,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Self
 
+from fleet.broker.counts import told
 from fleet.broker.courier import Courier
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import (
@@ -24,74 +26,98 @@ from fleet.broker.names import check_subscription_name, check_topic_name
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.publish import Publisher, was_never_sent
 from fleet.broker.pull import Puller
+from fleet.broker.push import Push
 from fleet.broker.records import Subscription, Topic, shown_subscription, shown_topic
 from fleet.broker.register import Register
 from fleet.broker.sweep import Sweeper
+from fleet.broker.waits import Waits
 from fleet.errors import StateError, StateFull, StateUnavailable
+from fleet.metrics.counters import Counters
 from fleet.state.connect import Client, connect
 from fleet.state.engine import Depths
 
 log = logging.getLogger("fleet.broker")
 
+_DEPTHS_AT_ONCE = 20
+MOST_WAIT_S = 600
+"""For which a pull waits at most."""
+
 
 class Broker:
-    """`now_ms` is for tests; empty means Redis TIME."""
+    """`url`: of the Redis that `client` is connected to; a pull that waits needs it. `counters`: what is counted goes
+    there, and whoever gives them tells them. `now_ms` is for tests; empty means Redis TIME."""
 
-    def __init__(self, client: Client, *, now_ms: Callable[[], str] = lambda: "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        url: str = "",
+        counters: Counters | None = None,
+        now_ms: Callable[[], str] = lambda: "",
+    ) -> None:
         self.client = client
+        self.counters = counters if counters is not None else Counters()
         self.directory = Directory(client, now_ms)
         self._register = Register(self.directory, lambda: int(now_ms() or time.time_ns() // 1_000_000))
-        self._courier = Courier(self.directory)
-        self._publisher = Publisher(self.directory)
-        self._puller = Puller(self.directory, self._carry)
-        self.sweeper = Sweeper(self.directory, self._carry)
+        self._courier = Courier(self.directory, self.counters)
+        self._publisher = Publisher(self.directory, self.counters)
+        self._puller = Puller(self.directory, self._carry, self.counters)
+        self._waits = Waits(client, url)
+        self.sweeper = Sweeper(self.directory, self._carry, self.counters)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def connected(cls, url: str) -> AsyncIterator[Self]:
-        with _as_broker_errors():
+        with as_broker_errors():
             client = await connect(url)
         try:
-            yield cls(client)
+            broker = cls(client, url=url)
+            async with told(client, broker.counters):
+                yield broker
+                await broker.close()
         finally:
             await client.aclose()
+
+    async def close(self) -> None:
+        """Nobody waits any more. The connection is its opener's to close."""
+        await self._waits.close()
 
     # Topics -------------------------------------------------------------------------------------------
 
     async def register_topic(self, name: str) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._register.add_topic(check_topic_name(name))
 
     async def unregister_topic(self, name: str) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._register.remove_topic(name)
 
     async def get_topic(self, name: str) -> Topic | None:
-        with _as_broker_errors():
+        with as_broker_errors():
             seen = await self.directory.topic(name)
         return shown_topic(name, seen.record) if seen else None
 
     async def get_all_topics(self) -> list[Topic]:
-        with _as_broker_errors():
+        with as_broker_errors():
             return [shown_topic(name, record) for name, record in (await self.directory.topics()).items()]
 
     # Subscriptions ------------------------------------------------------------------------------------
 
     async def register_subscription(self, name: str, topic: str, options: SubscriptionOptions) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._register.add_subscription(check_subscription_name(name), topic, options)
 
     async def unregister_subscription(self, name: str) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._register.remove_subscription(name)
 
     async def get_subscription(self, name: str) -> Subscription | None:
-        with _as_broker_errors():
+        with as_broker_errors():
             seen = await self.directory.subscription(name)
         return shown_subscription(name, seen.record) if seen else None
 
     async def get_subscriptions_for_topic(self, topic: str) -> list[Subscription]:
-        with _as_broker_errors():
+        with as_broker_errors():
             seen = await self.directory.topic(topic)
             if seen is None:
                 raise TopicNotFound(topic)
@@ -99,7 +125,7 @@ class Broker:
         return [shown_subscription(name, record) for name, record in found.items()]
 
     async def get_all_subscriptions(self) -> list[Subscription]:
-        with _as_broker_errors():
+        with as_broker_errors():
             found = await self.directory.subscriptions()
         return [shown_subscription(name, record) for name, record in found.items()]
 
@@ -108,47 +134,71 @@ class Broker:
     async def publish(self, topic: str, messages: Sequence[Message | Mapping[str, object]]) -> list[str]:
         """All of them or none, and their ids. Unsure: the answer was lost, and they may have been published."""
         accepted = checked(messages)
-        with _as_broker_errors(may_have_happened=True):
+        with as_broker_errors(may_have_happened=True):
             return await self._publisher.publish(check_topic_name(topic), accepted)
 
-    async def pull(self, subscription: str, max_messages: int) -> list[PulledMessage]:
-        with _as_broker_errors():
-            return (await self._puller.pull(subscription, max_messages))[0]
+    async def pull(self, subscription: str, max_messages: int, *, wait_s: float = 0) -> list[PulledMessage]:
+        """`wait_s`: how long to wait for the first one, if there is none now."""
+        if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not 0 <= wait_s <= MOST_WAIT_S:
+            raise InvalidArgument(f"wait_seconds must be a number from 0 to {MOST_WAIT_S}, is {wait_s!r}")
+        with as_broker_errors():
+            if not wait_s:
+                return (await self._puller.pull(subscription, max_messages)).messages
+            return await self._pull_within(subscription, max_messages, wait_s)
 
-    async def pull_or_due(self, subscription: str, max_messages: int) -> tuple[list[PulledMessage], int | None]:
-        """And if there is nothing: in how many ms there may be something, or None for never."""
-        with _as_broker_errors():
-            return await self._puller.pull(subscription, max_messages)
+    async def _pull_within(self, subscription: str, max_messages: int, wait_s: float) -> list[PulledMessage]:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + wait_s
+        with self._waits.waiter() as waiter:
+            while True:
+                waiter.shows.clear()
+                pull = await self._puller.pull(subscription, max_messages)
+                left_s = give_up - loop.time()
+                if pull.messages or left_s <= 0:
+                    return pull.messages
+                waiter.prefix = pull.prefix
+                await waiter.wait(left_s=left_s, due_ms=pull.due_ms)
+
+    def push(self, subscription: str) -> Push:
+        """For the router, which takes many at a time and waits by itself."""
+        return Push(self.directory, self._puller, subscription)
 
     async def ack(self, ack_id: str) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._puller.ack(ack_id)
 
     async def nack(self, ack_id: str) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._puller.nack(ack_id)
 
     async def modify_ack_deadline(self, ack_id: str, seconds: float) -> None:
-        with _as_broker_errors():
+        with as_broker_errors():
             await self._puller.modify_ack_deadline(ack_id, seconds)
 
     async def seek(self, subscription: str, time_s: float) -> int:
         """Skip what was published before that time, in seconds since 1970. Returns how many messages that were."""
         if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not math.isfinite(time_s) or time_s < 0:
             raise InvalidArgument(f"time must be seconds since 1970, is {time_s!r}")
-        with _as_broker_errors():
+        with as_broker_errors():
             return await self.directory.with_subscription(subscription, lambda it: it.engine.seek(round(time_s * 1e6)))
 
-    async def depths(self, subscription: str) -> Depths:
-        with _as_broker_errors():
-            return await self.directory.with_subscription(subscription, lambda pulled: pulled.engine.depths())
+    async def all_depths(self, names: Sequence[str]) -> dict[str, Depths]:
+        """Of those that are there, some at a time."""
+        found: dict[str, Depths] = {}
+        with as_broker_errors():
+            for first in range(0, len(names), _DEPTHS_AT_ONCE):
+                records = await self.directory.subscriptions_of(tuple(names[first : first + _DEPTHS_AT_ONCE]))
+                engines = [self.directory.engine_of(name, record) for name, record in records.items()]
+                depths = await asyncio.gather(*(engine.depths() for engine in engines))
+                found.update(zip(records, depths, strict=True))
+        return found
 
     async def _carry(self, pulled: Pulled) -> None:
         await self._courier.carry(pulled)
 
 
 @contextlib.contextmanager
-def _as_broker_errors(*, may_have_happened: bool = False) -> Iterator[None]:
+def as_broker_errors(*, may_have_happened: bool = False) -> Iterator[None]:
     try:
         yield
     except StateUnavailable as error:

@@ -9,11 +9,13 @@ import logging
 
 import msgspec
 
+from fleet.broker.counts import SUBSCRIPTION
 from fleet.broker.directory import Audience, Directory, Pulled
 from fleet.broker.errors import TopicNotFound
 from fleet.broker.message import unpack
 from fleet.broker.publish import copies
 from fleet.broker.pull import id_of
+from fleet.metrics.counters import Counters
 from fleet.state.engine import Moving
 from fleet.state.topic import Copies, Full
 
@@ -27,8 +29,9 @@ class _NoAudience(Exception):
 
 
 class Courier:
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, counters: Counters) -> None:
         self._directory = directory
+        self._counters = counters
         self._said: dict[tuple[str, str], str] = {}
         """Why a subscription's dead letters wait, as was said once."""
 
@@ -53,7 +56,10 @@ class Courier:
                 if not audience.names:
                     raise _NoAudience
                 letters = [_letter(pulled, one, audience) for one in moving]
-                await audience.topic.publish(letters, audience.names, source=source)
+                published = await audience.topic.publish(letters, audience.names, source=source)
+                # What has arrived before has the number 0.
+                if arrived := sum(map(bool, published.numbers)):
+                    self._counters.add(SUBSCRIPTION, pulled.name, "dead_lettered", arrived)
 
             try:
                 await self._directory.with_audience(topic, bring)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
+from fleet.broker.counts import SUBSCRIPTION, TOPIC
 from fleet.broker.directory import Audience, Directory
 from fleet.broker.message import Header, Message, pack
 from fleet.broker.names import message_id
 from fleet.errors import StateUnavailable
+from fleet.metrics.counters import Counters
 from fleet.state.topic import Copies, Published
 
 log = logging.getLogger("fleet.broker")
@@ -19,8 +21,9 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 
 class Publisher:
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, counters: Counters) -> None:
         self._directory = directory
+        self._counters = counters
         self._full: set[str] = set()
         """Subscriptions that could not take what came last, as was said once."""
 
@@ -37,10 +40,16 @@ class Publisher:
                 )
                 keys, incarnation = audience.topic.keys, audience.topic.incarnation
                 ids.extend(message_id(keys.prefix, incarnation, 0, number) for number in found.numbers)
+                self._count(topic, found)
                 self._warn(topic, found)
 
         await self._directory.with_audience(topic, send)
         return ids
+
+    def _count(self, topic: str, found: Published) -> None:
+        self._counters.add(TOPIC, topic, "published", len(found.numbers))
+        for name, count in found.full.items():
+            self._counters.add(SUBSCRIPTION, name, "full", count)
 
     def _warn(self, topic: str, found: Published) -> None:
         for name, count in found.full.items():

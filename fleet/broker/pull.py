@@ -2,48 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from fleet.broker.acks import Showing, decode, encode
+from fleet.broker.counts import SUBSCRIPTION
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import InvalidAckId, InvalidArgument, SubscriptionNotFound
 from fleet.broker.message import PulledMessage, time_of, unpack
 from fleet.broker.names import message_id
 from fleet.broker.options import ACK_DEADLINE_S
+from fleet.metrics.counters import Counters
 from fleet.state import engine as engines
-from fleet.state.engine import DONE, Rules, Verdict
+from fleet.state.engine import DONE, GONE, SHOWN_AGAIN, Rules, Stale, Taking, Verdict
 from fleet.state.keys import TopicKeys
 
 MOST_PULLED = 1000
+What = Callable[[Pulled, Showing], str]
+"""What becomes of a showing, as lua/own/conclude.lua has it."""
+
+
+class Pull(NamedTuple):
+    messages: list[PulledMessage]
+    due_ms: int | None
+    """If there are none: in how many ms there may be something, or None for never."""
+    prefix: str
+    """What a signal says of its messages."""
 
 
 class Puller:
     """`on_moved`: something waits in this subscription's outbox."""
 
-    def __init__(self, directory: Directory, on_moved: Callable[[Pulled], Awaitable[None]]) -> None:
+    def __init__(self, directory: Directory, on_moved: Callable[[Pulled], Awaitable[None]], counters: Counters) -> None:
         self._directory = directory
-        self._on_moved = on_moved
+        self.on_moved = on_moved
+        self._counters = counters
 
-    async def pull(self, subscription: str, most: int) -> tuple[list[PulledMessage], int | None]:
-        """What may be shown now; if that is nothing, in how many ms there may be something, or None for never."""
+    async def pull(self, subscription: str, most: int, rules: Callable[[Pulled], Rules] | None = None) -> Pull:
+        """What may be shown now. `rules`: other than those of the subscription."""
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidArgument(f"max_messages must be a whole number from 1 on, is {most!r}")
 
-        async def pull(pulled: Pulled) -> tuple[list[PulledMessage], int | None]:
+        async def pull(pulled: Pulled) -> Pull:
             if pulled.record.detached:
-                return [], None
-            taking = await pulled.engine.receive(min(most, MOST_PULLED), rules_of(pulled))
-            if taking.moved:
-                await self._on_moved(pulled)
-            return [_message(pulled, showing) for showing in taking.showings], taking.due_ms
+                # Nobody tells us when it is made anew.
+                self._directory.forget(subscription=pulled.name)
+                return Pull([], None, pulled.engine.keys.prefix)
+            taking = await self._take(pulled, min(most, MOST_PULLED), (rules or rules_of)(pulled))
+            messages = [_message(pulled, showing) for showing in taking.showings]
+            return Pull(messages, taking.due_ms, pulled.engine.keys.prefix)
 
         return await self._directory.with_subscription(subscription, pull)
 
+    async def _take(self, pulled: Pulled, most: int, rules: Rules) -> Taking:
+        taking = await pulled.engine.receive(most, rules)
+        moved, dropped = taking.moved, taking.dropped
+        if moved + dropped and not taking.showings:
+            # What has left may have been in the way, and more that has to leave may stand behind it.
+            tidied = await pulled.engine.tidy(rules)
+            taking = await pulled.engine.receive(most, rules)
+            moved, dropped = moved + tidied.moved + taking.moved, dropped + tidied.dropped + taking.dropped
+        self._count(pulled.name, pulled=len(taking.showings), expired=dropped)
+        if moved:
+            await self.on_moved(pulled)
+        return taking
+
     async def ack(self, ack_id: str) -> None:
-        await self._conclude(ack_id, lambda *_: "d")
+        await self._conclude_one(ack_id, lambda *_: "d")
 
     async def nack(self, ack_id: str) -> None:
-        await self._conclude(ack_id, _nack)
+        await self._conclude_one(ack_id, nacked)
 
     async def modify_ack_deadline(self, ack_id: str, seconds: float) -> None:
         most_s = ACK_DEADLINE_S[1]
@@ -54,27 +83,72 @@ class Puller:
             return
 
         def hide(pulled: Pulled, showing: Showing) -> str:
-            return f"h{round(seconds * 1000)}+{_backoff_ms(pulled, showing)}"
+            return f"h{round(seconds * 1000)}+{backoff_ms(pulled, showing)}"
 
-        await self._conclude(ack_id, hide)
+        await self._conclude_one(ack_id, hide)
 
-    async def _conclude(self, ack_id: str, what: Callable[[Pulled, Showing], str]) -> None:
+    async def _conclude_one(self, ack_id: str, what: What) -> None:
         showing = decode(ack_id)
-
-        async def conclude(pulled: Pulled) -> None:
-            if pulled.record.incarnation != showing.incarnation:
-                self._directory.forget(subscription=pulled.name)
-                raise InvalidAckId(ack_id)
-            verdict = Verdict(str(showing.number), showing.count, showing.ordering_key, what(pulled, showing))
-            if await pulled.engine.conclude([verdict]) != [DONE]:
-                raise InvalidAckId(ack_id)
-            if verdict.what[0] == "m":
-                await self._on_moved(pulled)
-
         try:
-            await self._directory.with_subscription(showing.subscription, conclude)
+            [done] = await self._conclude(showing.subscription, [(showing, what)])
         except SubscriptionNotFound as error:
             raise InvalidAckId(ack_id) from error
+        if done != DONE:
+            raise InvalidAckId(ack_id)
+
+    async def conclude(self, subscription: str, verdicts: Sequence[tuple[str, What]]) -> list[bool]:
+        """Many of one subscription. What is gone counts as acked; False: it was shown again, or its time is over."""
+        flags = [False] * len(verdicts)
+        known: list[tuple[int, tuple[Showing, What]]] = []
+        for place, (ack_id, what) in enumerate(verdicts):
+            try:
+                showing = decode(ack_id)
+            except InvalidAckId:
+                continue
+            if showing.subscription == subscription:
+                known.append((place, (showing, what)))
+        if known:
+            results = await self._conclude(subscription, [one for _, one in known], gone_is_acked=True)
+            for (place, _), result in zip(known, results, strict=True):
+                flags[place] = result == DONE
+        return flags
+
+    async def _conclude(
+        self, subscription: str, verdicts: Sequence[tuple[Showing, What]], *, gone_is_acked: bool = False
+    ) -> list[int]:
+        read_again = False
+
+        async def conclude(pulled: Pulled) -> list[int]:
+            nonlocal read_again
+            ours, results = pulled.record.incarnation, [SHOWN_AGAIN] * len(verdicts)
+            if not read_again and any(showing.incarnation > ours for showing, _ in verdicts):
+                # It was made anew, and we remember the one before.
+                read_again = True
+                raise Stale(pulled.engine.keys.prefix)
+            places, asked = [], []
+            for place, (showing, what) in enumerate(verdicts):
+                if showing.incarnation == ours:
+                    places.append(place)
+                    asked.append(_verdict(pulled, showing, what))
+            answers = await pulled.engine.conclude(asked) if asked else []
+            for place, verdict, answer in zip(places, asked, answers, strict=True):
+                is_gone = answer == GONE and verdict.what == "d" and gone_is_acked
+                results[place] = DONE if is_gone else answer
+            self._count_verdicts(subscription, zip(asked, answers, strict=True))
+            if any(one.what[0] == "m" and answer == DONE for one, answer in zip(asked, answers, strict=True)):
+                await self.on_moved(pulled)
+            return results
+
+        return await self._directory.with_subscription(subscription, conclude)
+
+    def _count_verdicts(self, subscription: str, answered: Iterable[tuple[Verdict, int]]) -> None:
+        done = Counter(verdict.what[0] for verdict, answer in answered if answer == DONE)
+        self._count(subscription, acked=done["d"], nacked=done["s"] + done["m"])
+
+    def _count(self, subscription: str, **counts: int) -> None:
+        for which, count in counts.items():
+            if count:
+                self._counters.add(SUBSCRIPTION, subscription, which, count)
 
 
 def rules_of(pulled: Pulled) -> Rules:
@@ -98,15 +172,20 @@ def id_of(pulled: Pulled, number: int, kept: str) -> str:
     return kept or message_id(TopicKeys(pulled.record.topic).prefix, pulled.record.topic_incarnation, 0, number)
 
 
-def _nack(pulled: Pulled, showing: Showing) -> str:
+def nacked(pulled: Pulled, showing: Showing, *, least_ms: int = 0) -> str:
+    """Shown again after its backoff, or where the letters go if that was the last attempt."""
     letters = pulled.record.options.dead_letter_policy
     if letters and showing.count >= letters.max_delivery_attempts:
         return f"m{letters.dead_letter_topic}"
-    return f"s{_backoff_ms(pulled, showing)}"
+    return f"s{max(least_ms, backoff_ms(pulled, showing))}"
 
 
-def _backoff_ms(pulled: Pulled, showing: Showing) -> int:
+def backoff_ms(pulled: Pulled, showing: Showing) -> int:
     return round(pulled.record.options.backoff(showing.count) * 1000)
+
+
+def _verdict(pulled: Pulled, showing: Showing, what: What) -> Verdict:
+    return Verdict(str(showing.number), showing.count, showing.ordering_key, what(pulled, showing))
 
 
 def _message(pulled: Pulled, showing: engines.Showing) -> PulledMessage:

@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -16,6 +17,7 @@ from fleet.broker.message import Message, PulledMessage
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.records import Subscription, Topic
 from fleet.broker.upkeep import Upkeep
+from fleet.waiting import end
 
 T = TypeVar("T")
 _DEFAULT_URL = "redis://127.0.0.1:6379/0"
@@ -44,6 +46,8 @@ class MessageQueue:
         self._thread.start()
         self._closing = threading.Lock()
         self._stack = AsyncExitStack()
+        self._calls: set[asyncio.Task[Any]] = set()
+        """Of other threads, under way."""
         try:
             self._broker = self._run(self._open(url or os.environ.get("FLEET_REDIS_URL") or _DEFAULT_URL))
         except BaseException:
@@ -64,6 +68,7 @@ class MessageQueue:
         with self._closing:
             if self._loop.is_closed():
                 return
+            self._run(self._end_calls())
             self._run(self._stack.aclose())
             self._end_loop()
         atexit.unregister(self.close)
@@ -129,9 +134,12 @@ class MessageQueue:
         """All of them or none; their ids, in order."""
         return self._run(self._broker.publish(topic, messages))
 
-    def pull(self, subscription: str, max_messages: int) -> list[PulledMessage]:
-        """What may be shown now, the oldest first; each is this caller's until its deadline."""
-        return self._run(self._broker.pull(subscription, max_messages))
+    def pull(self, subscription: str, max_messages: int, *, wait_seconds: float = 0) -> list[PulledMessage]:
+        """What may be shown now, the oldest first; each is this caller's until its deadline.
+
+        `wait_seconds`: if there is nothing now, wait for so long until there is; at most 600.
+        """
+        return self._run(self._broker.pull(subscription, max_messages, wait_s=wait_seconds))
 
     def ack(self, ack_id: str) -> None:
         """It is done with: delete it from its subscription."""
@@ -160,7 +168,27 @@ class MessageQueue:
         if not self._thread.is_alive():
             job.close()
             raise FailedPrecondition("the message queue is closed")
-        return asyncio.run_coroutine_threadsafe(job, self._loop).result()
+        call = asyncio.run_coroutine_threadsafe(self._called(job), self._loop)
+        try:
+            return call.result()
+        except CancelledError as error:
+            raise FailedPrecondition("the message queue was closed") from error
+        except BaseException:
+            # Somebody interrupts this thread: what it waits for must not go on without it.
+            call.cancel()
+            raise
+
+    async def _called(self, job: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            return await job
+        finally:
+            self._calls.discard(task)
+
+    async def _end_calls(self) -> None:
+        await end(self._calls - {asyncio.current_task()})
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

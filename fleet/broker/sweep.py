@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from fleet.broker.counts import SUBSCRIPTION
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import BrokerError
 from fleet.broker.pull import rules_of
+from fleet.metrics.counters import Counters
 
 log = logging.getLogger("fleet.broker")
 
@@ -19,8 +21,9 @@ CARRY_EVERY_S = 1.0
 
 
 class Sweeper:
-    def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]]) -> None:
+    def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]], counters: Counters) -> None:
         self._directory = directory
+        self._counters = counters
         self._carry = carry
 
     async def sweep(self) -> None:
@@ -41,6 +44,10 @@ class Sweeper:
             log.info("subscription %s is left for later: %s", name, error)
 
     async def _sweep_one(self, pulled: Pulled) -> None:
-        if (await pulled.engine.tidy(rules_of(pulled))).moved:
-            await self._carry(pulled)
+        if not pulled.record.detached:
+            tidied = await pulled.engine.tidy(rules_of(pulled))
+            if tidied.dropped:
+                self._counters.add(SUBSCRIPTION, pulled.name, "expired", tidied.dropped)
+            if tidied.moved:
+                await self._carry(pulled)
         await pulled.engine.clear()

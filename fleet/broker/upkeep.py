@@ -34,15 +34,19 @@ class Upkeep:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(self._run())
+        task = asyncio.get_running_loop().create_task(self.run())
         try:
             yield
         finally:
             await end([task])
-            with contextlib.suppress(FleetError):
-                await self._lease.release()
+            await self.release()
 
-    async def _run(self) -> None:
+    async def release(self) -> None:
+        """The end: another may do it at once."""
+        with contextlib.suppress(FleetError):
+            await self._lease.release()
+
+    async def run(self) -> None:
         loop = asyncio.get_running_loop()
         swept_s = loop.time()
         said = ""

@@ -25,6 +25,8 @@ from fleet.cli import (
     report,
     server,
     sqs,
+    subscriptions,
+    topics,
     warnings,
 )
 from fleet.cli.base import Group, example, run_command
@@ -44,8 +46,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, sqs, produce, jobs, events, feed, report, look, explain, pool, queue, group, dead, warnings,
-    config, breakers, check,
+    processes, server, sqs, produce, jobs, events, feed, report, look, explain, pool, queue, topics, subscriptions,
+    group, dead, warnings, config, breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

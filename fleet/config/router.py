@@ -47,10 +47,6 @@ class QueueConfig:
     draining: bool = False
     """No longer configured: what was taken from it is still acknowledged, and nothing more is taken."""
 
-    @property
-    def scheme(self) -> str:
-        return urlsplit(self.uri).scheme.lower()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolConfig:

@@ -135,7 +135,7 @@ class _Sample:
         self.is_whole = False
 
     async def _queue(self, queue: QueueConfig) -> None:
-        adapter = adapter_for(queue.scheme)
+        adapter = adapter_for(queue.uri)
         if adapter is None or adapter.look is None:
             self.is_whole = False
             async for page in Queue(self._client, queue.name).hidden():

@@ -19,7 +19,7 @@ from fleet.words import at, moment, number
 
 def can_be_looked_into(queue: QueueConfig) -> bool:
     """Whether its messages can be inspected without receiving them."""
-    adapter = adapter_for(queue.scheme)
+    adapter = adapter_for(queue.uri)
     return adapter is not None and adapter.look is not None
 
 
@@ -28,7 +28,7 @@ async def look(
 ) -> Explanation | None:
     """None if no queue that can be looked into has it."""
     for queue in sorted(config.queues, key=lambda queue: queue.name):
-        adapter = adapter_for(queue.scheme)
+        adapter = adapter_for(queue.uri)
         if adapter is None or adapter.look is None:
             continue
         try:

@@ -12,6 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from fleet.broker.errors import (
+    AlreadyExists,
+    BrokerError,
+    Exhausted,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+    Unsure,
+)
 from fleet.errors import FleetError, InvalidConfig, InvalidMessage, JobStoreError, SourceError, StateError
 
 log = logging.getLogger("fleet.server")
@@ -47,6 +57,23 @@ async def on_fleet_error(_: Request, problem: Exception) -> Response:
             return error(500, str(problem))
 
 
+_STATUS_OF_CODE = {
+    InvalidArgument.code: 400,
+    NotFound.code: 404,
+    AlreadyExists.code: 409,
+    FailedPrecondition.code: 409,
+    Exhausted.code: 503,
+    Unavailable.code: 503,
+    Unsure.code: 503,
+}
+
+
+async def on_broker_error(_: Request, problem: Exception) -> Response:
+    """With the code that the broker gives it everywhere."""
+    assert isinstance(problem, BrokerError)
+    return Json({"error": problem.message, "code": problem.code}, _STATUS_OF_CODE.get(problem.code, 500))
+
+
 async def on_unforeseen(_: Request, __: Exception) -> Response:
     # uvicorn logs it; its words are for us alone.
     return error(500, "something went wrong; the server's log says what")
@@ -54,6 +81,7 @@ async def on_unforeseen(_: Request, __: Exception) -> Response:
 
 HANDLERS: dict[Any, Any] = {
     HTTPException: on_http_error,
+    BrokerError: on_broker_error,
     FleetError: on_fleet_error,
     Exception: on_unforeseen,
 }

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fleet.server import control, monitoring, processing_endpoint, produce
+from fleet.server import control, monitoring, processing_endpoint, produce, topics
 from fleet.server.answers import HANDLERS, Json
 from fleet.server.context import Context
 from fleet.server.door import Tokens
@@ -38,6 +38,8 @@ ROUTES = [
     Route("/monitoring/consumer-health", monitoring.consumer_health),
     Route("/monitoring/groups", monitoring.pool_groups),
     Route("/monitoring/workers", monitoring.workers),
+    Route("/monitoring/topics", topics.topics),
+    Route("/monitoring/subscriptions", topics.subscriptions),
     Route("/monitoring/pools/{code}", control.put_pool, methods=["PUT"]),
     Route("/warnings", monitoring.warnings),
     Route("/warnings/unacknowledged", monitoring.unacknowledged_warnings),
@@ -45,6 +47,7 @@ ROUTES = [
     Route("/warnings/{id}/acknowledge", control.acknowledge_warning, methods=["POST"]),
     Route("/config/reload", control.reload_config, methods=["POST"]),
     Route("/messages", produce.post_messages, methods=["POST"]),
+    Route("/topics/{name}/publish", topics.publish, methods=["POST"]),
     Route("/api/seed/messages", produce.post_seed, methods=["POST"]),
     Route(processing_endpoint.PATH, processing_endpoint.process, methods=["POST"]),
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from fleet.broker.core import Broker
 from fleet.process import Identity
 from fleet.processing.process import Processor
 from fleet.server.aside import Looks
@@ -27,6 +28,7 @@ class Context:
     looks: Looks
     snapshots: Snapshots
     publishers: Publishers
+    broker: Broker
     breakers: BreakerBoard
     processor: Processor
     due: DueNow

@@ -35,7 +35,7 @@ class Depths:
 
     def _is_due(self, queue: QueueConfig, now_ms: float) -> bool:
         asked_ms, _ = self._known.get(_key(queue), (float("-inf"), None))
-        adapter = adapter_for(queue.scheme)
+        adapter = adapter_for(queue.uri)
         is_local = adapter is not None and adapter.is_local
         return now_ms - asked_ms >= (LOCAL_MS if is_local else REMOTE_MS)
 

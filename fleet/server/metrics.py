@@ -6,8 +6,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fleet.broker.core import Broker
+from fleet.broker.counts import SUBSCRIPTION, TOPIC
 from fleet.jobs.due import Due
+from fleet.metrics.broker import MOST_LABELS, Standing, add_broker
 from fleet.metrics.counted import HISTOGRAMS, add_counted
+from fleet.metrics.counters import Counted
 from fleet.metrics.exposition import Exposition
 from fleet.operate import views
 from fleet.operate.views import AskDepths
@@ -56,6 +60,7 @@ async def _page(
     _queues(page, queues)
     await _processes(page, client, records, queues)
     _feed(page, due)
+    await _broker(page, client, counted)
     await _rest(page, client, config, await breakers())
     return page.text().encode()
 
@@ -111,6 +116,19 @@ async def _processes(
     )
 
 
+async def _broker(page: Exposition, client: Client, counted: Counted) -> None:
+    broker = Broker(client)
+    topics = [topic.name for topic in await broker.get_all_topics()]
+    subscriptions = sorted(one.name for one in await broker.get_all_subscriptions())
+    # Each costs a call: no more than have a label.
+    depths = await broker.all_depths(subscriptions[:MOST_LABELS])
+    standings = {
+        name: Standing(found.messages, found.out, found.moving, found.oldest_ms / 1000)
+        for name, found in depths.items()
+    }
+    add_broker(page, counted, topics=topics, subscriptions=subscriptions, standings=standings)
+
+
 async def _rest(
     page: Exposition, client: Client, config: ConfigRevision | None, breakers: list[dict[str, Any]]
 ) -> None:
@@ -139,3 +157,17 @@ async def forget_what_is_gone(client: Client) -> None:
         return
     for kind, found in counted.items():
         await forget(client, kind, found - (queues_known if kind == "queue" else pools))
+
+
+async def forget_what_the_broker_lost(client: Client) -> None:
+    """Likewise of topics and subscriptions."""
+    counted = {kind: await labels(client, kind) for kind in (TOPIC, SUBSCRIPTION)}
+    if not any(counted.values()):
+        return
+    broker = Broker(client)
+    there = {
+        TOPIC: {one.name for one in await broker.get_all_topics()},
+        SUBSCRIPTION: {one.name for one in await broker.get_all_subscriptions()},
+    }
+    for kind, names in counted.items():
+        await forget(client, kind, names - there[kind])

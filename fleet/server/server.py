@@ -8,6 +8,9 @@ import socket
 from typing import Any
 
 from fleet.alarms import Alarms
+from fleet.broker.core import Broker
+from fleet.broker.errors import BrokerError
+from fleet.broker.upkeep import Upkeep
 from fleet.clock import Clock
 from fleet.config.settings import Settings
 from fleet.delivery.breakers import Breakers
@@ -24,7 +27,7 @@ from fleet.server.depths import Depths
 from fleet.server.door import Tokens
 from fleet.server.due import DueNow
 from fleet.server.job_processor import http_client, job_processor
-from fleet.server.metrics import forget_what_is_gone
+from fleet.server.metrics import forget_what_is_gone, forget_what_the_broker_lost
 from fleet.server.publishers import Publishers
 from fleet.server.pulse import Pulse
 from fleet.server.snapshot import Snapshots
@@ -60,6 +63,8 @@ class Server:
         alarms = Alarms(warnings=Warnings(client), source=identity.role)
         pulse, depths, board = Pulse(clock=clock), Depths(clock=clock), BreakerBoard(client)
         self._publishers = Publishers()
+        broker = Broker(client)
+        self._upkeep = Upkeep(broker)
         self._aside = Aside(settings.redis.url)
         self._snapshots = Snapshots(looks=self._aside, clock=clock, depths=depths, breakers=board)
         self._breakers = Breakers(shared=SharedBreakers(client), worker=identity.name, clock=clock)
@@ -90,6 +95,7 @@ class Server:
             looks=self._aside,
             snapshots=self._snapshots,
             publishers=self._publishers,
+            broker=broker,
             breakers=board,
             processor=self._processor,
             due=self._due,
@@ -100,6 +106,7 @@ class Server:
             identity=identity,
             ttl_ms=settings.lease.ttl_ms,
             describe=self._describe,
+            counters=broker.counters,
             on_alive=pulse.beat,
         )
 
@@ -109,7 +116,10 @@ class Server:
         loop = asyncio.get_running_loop()
         answering = loop.create_task(self._uvicorn.serve(sockets=[self._listening]))
         answering.add_done_callback(self._life.check)
-        for job in (self._heartbeat.run(), self._forget(), self._breakers.run(), self._signals.run()):
+        jobs = (
+            self._heartbeat.run(), self._forget(), self._breakers.run(), self._signals.run(), self._upkeep.run(),
+        )  # fmt: skip
+        for job in jobs:
             self._life.spawn(loop.create_task(job))
         log.info("%s answers at %s", self._name, self._address)
         await self._life.wait()
@@ -128,6 +138,7 @@ class Server:
         self._due.close()
         self._lag.close()
         await self._life.cancel()
+        await self._upkeep.release()
         await self._heartbeat.leave()
 
     def _describe(self) -> dict[str, Any]:
@@ -139,5 +150,6 @@ class Server:
             await asyncio.sleep(_FORGET_EVERY_S)
             try:
                 await forget_what_is_gone(self._client)
-            except StateError as error:
+                await forget_what_the_broker_lost(self._client)
+            except (StateError, BrokerError) as error:
                 log.debug("totals not tidied: %s", error)

@@ -29,7 +29,7 @@ def haste_of(queue: QueueConfig, ttl_ms: int) -> str:
     """Why its visibility timeout is too short for a fleet whose leases last so long; '' if it is not."""
     if queue.visibility_timeout_s * 1000 >= 2 * ttl_ms:
         return ""
-    adapter = adapter_for(queue.scheme)
+    adapter = adapter_for(queue.uri)
     if adapter is not None and not adapter.has_visibility_timeout:
         return ""
     return (

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from fleet.errors import InvalidConfig
-from fleet.kinds import KIND_OF
+from fleet.kinds import KIND_OF, kind_of
 from fleet.sources.adapter import Adapter, Asked
 from fleet.sources.base import Publisher, Source, Surroundings
 
@@ -26,17 +26,17 @@ class OpenSource(Protocol):
     def __call__(self, queue_name: str, uri: str, visibility_ms: int, *, connections: int = 1) -> Source: ...
 
 
-def adapter_for(scheme: str) -> Adapter[Any] | None:
-    """The adapter of a kind of queue; None for an unknown scheme. The scheme is in lower case."""
-    kind = KIND_OF.get(scheme)
+def adapter_for(uri: str) -> Adapter[Any] | None:
+    """The adapter that a URI asks for; None for an unknown scheme."""
+    kind = kind_of(uri)
     return None if kind is None else _load(kind)
 
 
 def adapter_of(uri: str) -> Adapter[Any]:
-    """The adapter that a URI asks for. InvalidConfig if there is none."""
-    scheme, colon, _ = uri.partition(":")
-    adapter = adapter_for(scheme.lower()) if colon else None
+    """Likewise. InvalidConfig if there is none."""
+    adapter = adapter_for(uri)
     if adapter is None:
+        scheme, colon, _ = uri.partition(":")
         # The rest of the URI may hold a password, and is not repeated.
         asked = f"'{scheme[:32]}'" if colon else "a URI without a scheme"
         raise InvalidConfig(f"no queue adapter for {asked}; known schemes: {', '.join(sorted(KIND_OF))}")

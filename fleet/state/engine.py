@@ -7,7 +7,7 @@ often the message was shown. One typed wrapper per script of `lua/own/`; a body 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from fleet.errors import Fenced, StateError
@@ -166,13 +166,16 @@ class Engine:
     async def tidy(self, rules: Rules) -> Taking:
         """Show nothing; what is too old is dropped, and what was shown too often moves."""
         moved = dropped = place = 0
+        # As nothing is shown, a group is looked at as far as it goes.
+        rules = replace(rules, per_lane=_TIDY_AT_ONCE)
         while True:
             answer = await self._receive(_TIDY_AT_ONCE, rules, place)
             moved, dropped = moved + answer[2], dropped + answer[3]
+            if answer[2] + answer[3]:
+                continue  # there may be more behind it, also at the end
             if answer[0] == "end":
                 return Taking((), None, moved, dropped)
-            if not answer[2] + answer[3]:
-                place += _TIDY_AT_ONCE
+            place += _TIDY_AT_ONCE
 
     async def receive(self, most: int, rules: Rules) -> Taking:
         """Show the oldest messages that may be shown."""

@@ -26,7 +26,7 @@ from benchmark.pipeline import latency as pipeline_latency
 from benchmark.pipeline import rows as pipeline
 from benchmark.plot import draw
 from benchmark.report import report
-from benchmark.rows import claim, concurrency, drain, footprint, latency, limits, publish, sources
+from benchmark.rows import claim, concurrency, drain, footprint, latency, limits, publish, sources, topics
 from benchmark.scale import look as scale_look
 from benchmark.scale import rows as scale
 from benchmark.scenario import Scenario
@@ -46,6 +46,7 @@ ROWS = (
     scale,
     scale_look,
     sources,
+    topics,
 )
 """In the order of the table."""
 REPOSITORY = Path(__file__).resolve().parents[2]

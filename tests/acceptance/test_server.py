@@ -212,6 +212,7 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
     families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     for name in ("received_total", "acked_total", "nacked_total", "malformed_total"):
         assert families.pop(f"fleet_queue_{name}") == "counter"
+    broker = ("published", "pulled", "acked", "nacked", "expired", "dead_lettered", "full")
     feed = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
     for name in ("delivery", "wait", "redis_call"):
         assert families.pop(f"fleet_{name}_seconds") == "histogram"
@@ -222,10 +223,11 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
         "fleet_jobs_attempts_total",
         "fleet_jobs_claims_refused_total",
         *(f"fleet_feed_{name}_total" for name in feed),
+        *(f"fleet_broker_{name}_total" for name in broker),
     }
     gauges = "pool_queued pool_active pool_concurrency pool_groups queue_tracked queue_oldest_seconds breaker_open"
     gauges += " feed_due_jobs feed_oldest_due_seconds"
-    gauges += " leader lease_epoch config_age_seconds"
+    gauges += " leader lease_epoch config_age_seconds broker_messages broker_in_flight broker_oldest_seconds"
     assert {f"fleet_{name}" for name in gauges.split()} <= set(families)
     now = site.metrics()
     assert now["fleet_leader"] == 1
@@ -233,6 +235,28 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
     assert now['fleet_lease_epoch{kind="leader"}'] == int(site.get("/monitoring/standby-status")["epoch"])
     assert re.search(r'^fleet_messages_total\{pool="P",outcome="SUCCESS"\} [1-9]', text, re.MULTILINE)
     assert re.search(r'^fleet_queue_acked_total\{queue="orders"\} [1-9]', text, re.MULTILINE)
+
+
+def test_what_is_published_over_http_is_pushed_to_an_endpoint_and_counted(site: Site) -> None:
+    run = site.fleet.run
+    assert (run("topics", "add", "orders").code, run("subscriptions", "add", "audit", "orders").code) == (0, 0)
+    router = site.fleet.directory / "router.json"
+    before = router.read_text()
+    document = json.loads(before)
+    document["queues"].append({"queueName": "audit", "queueUri": "fleet://subscription/audit"})
+    router.write_text(json.dumps(document))
+    try:
+        site.post("/config/reload", status=202)
+        ids = site.post("/topics/orders/publish", {"messages": [{"data": message(site, "pushed")}]})["messageIds"]
+        assert len(ids) == 1
+        until(lambda: site.get("/monitoring/queue-stats").get("audit", {}).get("totalConsumed") == 1)
+        acked = 'fleet_broker_acked_total{subscription="audit"}'
+        until(lambda: site.metrics().get(acked) == 1)
+        assert site.metrics()['fleet_broker_published_total{topic="orders"}'] == 1
+        assert [one["messages"] for one in site.get("/monitoring/subscriptions")] == [0]
+    finally:
+        router.write_text(before)
+        site.post("/config/reload", status=202)
 
 
 def test_counters_go_on_when_a_worker_ends_and_another_begins(site: Site) -> None:

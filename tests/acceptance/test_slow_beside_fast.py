@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from fleet.sources.base import Outgoing
-from fleet.sources.open import open_publisher
 from fleet.state.keys import PoolKeys
 from tests.servers.brokers import BROKERS, quick_sqs
 from tests.stage import Stage, a_stage
@@ -34,7 +33,7 @@ def send(stage: Stage, pools: list[str], count: int) -> None:
     """A message for each pool in turn, each in one of many groups."""
 
     async def publish() -> None:
-        publisher = open_publisher(stage.near_uri or stage.queue_uri, around=stage.around)
+        publisher = stage.publisher()
         await publisher.open()
         messages = []
         for i in range(count):
@@ -68,6 +67,7 @@ def rate(directory: Path, kind: str, pools: list[str]) -> float:
                 redis_server=broker.redis_server,
                 source_uri=broker.uri,
                 near_uri=broker.near_uri,
+                send_uri=broker.send_uri,
             )
         )
         stage.start_endpoint(latency_ms=LATENCY_MS)

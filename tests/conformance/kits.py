@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from fleet.broker.queue import MessageQueue
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from tests.conformance.kit_activemq import ActiveMqKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers.local import RedisServer
+
+_NO_DELAY = "a topic cannot delay a message when it is published; nacked with a delay it holds its group"
 
 
 class Kit(Protocol):
@@ -71,9 +74,35 @@ class OwnKit:
         return open_publisher(self.uri, around=self._around)
 
 
+class SubscriptionKit:
+    title: ClassVar[str] = "subscription"
+    server: ClassVar[str] = "redis_server"
+    holds_groups: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {
+        "nothing_of_a_group_comes_while_an_older_message_is_delayed": _NO_DELAY,
+        "a_repeated_dedup_id_is_accepted_and_comes_once": "a topic knows no dedup ids",
+        "depth_tells_waiting_from_invisible": _NO_DELAY,
+    }
+    short_ms = 60
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self.uri = "fleet://subscription/conformance"
+        self._around = Surroundings(redis_url=server.url)
+        with MessageQueue(url=server.url) as queue:
+            queue.register_topic("conformance")
+            queue.register_subscription("conformance", "conformance", message_ordering=True)
+
+    def source(self, visibility_ms: int) -> Source:
+        return open_source("conformance", self.uri, visibility_ms, around=self._around)
+
+    def publisher(self) -> Publisher:
+        return open_publisher("fleet://topic/conformance", around=self._around)
+
+
 KITS: dict[str, type[Kit]] = {
     "sqlite": SqliteKit,
     "fleet": OwnKit,
+    "subscription": SubscriptionKit,
     "sqs-fifo": SqsFifoKit,
     "sqs": SqsStandardKit,
     "nats": NatsKit,

@@ -20,7 +20,6 @@ import pytest
 from fleet.operate import views
 from fleet.operate.verify import Judgement
 from fleet.sources.base import Outgoing
-from fleet.sources.open import open_publisher
 from fleet.state.connect import connected
 from fleet.state.keys import QueueKeys
 from tests.conformance.rows import rows
@@ -51,6 +50,7 @@ def a_fleet(
             far_redis_url=broker.far_redis_url,
             source_uri=broker.uri,
             near_uri=broker.near_uri,
+            send_uri=broker.send_uri,
         ) as stage,
     ):
         stage.start_endpoint(latency_ms=latency_ms)
@@ -124,7 +124,7 @@ def test_the_broker_is_killed_and_started_again(tmp_path: Path, kind: str) -> No
     with a_fleet(tmp_path, kind) as (stage, broker):
         assert broker.restart is not None
         coordinator = at_work(stage)
-        publisher = Persistent(open_publisher(stage.near_uri or stage.queue_uri, around=stage.around))
+        publisher = Persistent(stage.publisher())
         with ThreadPoolExecutor(1) as sender:
             sending = sender.submit(stage.send_messages, MESSAGES, GROUPS, batch=1, publisher=publisher)
             sent, before = stage.sent_journal, stage.sent_journal.stat().st_size
@@ -175,7 +175,7 @@ def test_what_is_no_message_is_acked_and_kept_as_a_dead_letter(tmp_path: Path, k
         stage.start("coordinator")
 
         async def send() -> None:
-            publisher = open_publisher(stage.near_uri or stage.queue_uri, around=stage.around)
+            publisher = stage.publisher()
             await publisher.open()
             assert not any(
                 await publisher.publish([Outgoing("bad", b"no json", "g"), Outgoing("large", too_large, "g")])

@@ -6,10 +6,11 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from fleet.broker.queue import MessageQueue
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Outgoing, Publisher
 from tests.servers.activemq import running_activemq
@@ -34,6 +35,8 @@ class Broker:
     """Set if the broker is the fleet's own Redis."""
     far_redis_url: str = ""
     """That Redis as Fleet's processes reach it."""
+    send_uri: str = ""
+    """Where the test sends to, if that is not the queue itself."""
 
 
 class Persistent:
@@ -80,6 +83,17 @@ def own(directory: Path) -> Iterator[Broker]:
 
         far = server.url.replace(f":{server.port}/", f":{line.port}/")
         yield Broker("fleet://storm", "", line, restart, server, far)
+
+
+@contextmanager
+def subscription(directory: Path) -> Iterator[Broker]:
+    """As a queue of our own; what is sent is published to its topic."""
+    with own(directory) as broker:
+        assert broker.redis_server is not None
+        with MessageQueue(url=broker.redis_server.url) as queue:
+            queue.register_topic("storm")
+            queue.register_subscription("storm", "storm", message_ordering=True)
+        yield replace(broker, uri="fleet://subscription/storm", send_uri="fleet://topic/storm")
 
 
 @contextmanager
@@ -135,6 +149,7 @@ def activemq(directory: Path) -> Iterator[Broker]:
 BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
     "sqlite": embedded,
     "fleet": own,
+    "subscription": subscription,
     "sqs-fifo": partial(sqs, fifo=True),
     "sqs": partial(sqs, fifo=False),
     "nats": nats,

@@ -33,6 +33,7 @@ _IMPORTED = (
     "fleet.sources.own.source",
     "fleet.sources.sqlite.source",
     "fleet.sources.sqs.source",
+    "fleet.sources.topics.source",
     "workers.main",
 )
 

@@ -33,7 +33,8 @@ FORGETFUL = frozenset({"sqs", "activemq"})
 """Kinds that know no dedup ids (docs/sources.md, "Sending"): what is published twice they have twice."""
 
 
-@pytest.fixture(params=BROKERS)
+# A driver asks how deep its queue is, which a topic cannot say: it is not fed.
+@pytest.fixture(params=[kind for kind in BROKERS if kind != "subscription"])
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found

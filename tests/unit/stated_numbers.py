@@ -11,9 +11,9 @@ from coordinator import acknowledge, consume, late, room, rounds, setbacks, watc
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
+from fleet.broker import core, counts, names, options, pull, sweep, waits
 from fleet.broker import filter as filters
 from fleet.broker import message as topic_message
-from fleet.broker import names, options
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -22,6 +22,7 @@ from fleet.delivery import breakers as own_breakers
 from fleet.delivery import reply
 from fleet.jobs import decide, prune, read, records, rising, store
 from fleet.local import supervise, up
+from fleet.metrics import broker as broker_metrics
 from fleet.metrics import exposition
 from fleet.operate import behind_breakers
 from fleet.processing import process as processing
@@ -33,7 +34,7 @@ from fleet.sources.activemq import line as activemq_line
 from fleet.sources.activemq import source as activemq
 from fleet.sources.nats import line as nats_line
 from fleet.sources.nats import source as nats
-from fleet.sources.own import source as own
+from fleet.sources.own import polling as own
 from fleet.sources.sqlite import publisher as sqlite_publisher
 from fleet.sources.sqs import client as sqs_client
 from fleet.sources.sqs import publisher as sqs_publisher
@@ -50,6 +51,7 @@ from fleet.state import (
     pool,
     queue,
     scripts,
+    topic,
     totals,
     warnings,
 )
@@ -192,7 +194,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"for {totals.TTL_MS / 3_600_000:g} h those that did not end cleanly",
         f"costs time: {waking.SWEEP_S:g} s for `fleet:wake` and `fleet:wake:`",
         f"{acknowledge._SWEEP_S:g} s for `fleet:settled` and `fleet:queue`",
-        f"{own._LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
+        f"{own.LOOK_S:g} s for `fleet:settled` and `fleet:queue`",
         f"{room.SWEEP_S:g} s for `fleet:room`",
         f"sizes of pools, {look._POOLS_A_CALL} pools a call",
         f"Above {percent(NEARLY_FULL)} of `maxmemory` (in a Cluster",
@@ -278,6 +280,9 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"pieces of at most {totals.PIECE} pools",
         f"some {every_process.RECORDS_A_SECOND:,} pools and kinds a second",
         f"every {due.EVERY_MS / 1000:g} s at most",
+        f"The first {broker_metrics.MOST_LABELS} topics and subscriptions",
+        f"What was counted of all others is `{broker_metrics.OTHERS}`",
+        f"tell what they counted every {counts.TELL_EVERY_S:g} s",
         f"does not answer within {due.PATIENCE_S:g} s",
     ),
     "docs/jobs.md": (
@@ -298,6 +303,12 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
     ),
     "docs/broker.md": (
+        f"at most {pull.MOST_PULLED:,} a call",
+        f"after that time (at most {core.MOST_WAIT_S} s)",
+        f"one look each {waits.LOOK_S:g} s, as a signal may be lost",
+        f"- each {'second' if sweep.CARRY_EVERY_S == 1 else '?'}: dead letters",
+        f"- each {sweep.EVERY_S:g} s: what is older",
+        f"| {topic.MOST_HELD:,} messages or {topic.MOST_BYTES / 1e6:g} MB wait |",
         f"have 1 to {names.MAX_NAME_CHARACTERS} characters",
         f"keys of 1 to {topic_message.MAX_ATTRIBUTE_KEY_BYTES} bytes that do not begin with"
         f" `{topic_message.RESERVED_PREFIXES[0]}`, values of up to {topic_message.MAX_ATTRIBUTE_VALUE_BYTES} bytes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from fleet.errors import InvalidConfig
+from fleet.kinds import kind_of
 from fleet.message import MAX_NAME_CHARACTERS
 
 PREFIX = "fleet://"
@@ -12,7 +13,7 @@ PREFIX = "fleet://"
 
 def is_own(uri: str) -> bool:
     """Whether it names a queue of our own. It may still name it wrongly: `name_of` says so."""
-    return uri.lower().startswith(PREFIX)
+    return kind_of(uri) == "own"
 
 
 def name_of(uri: str) -> str:

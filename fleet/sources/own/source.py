@@ -20,17 +20,13 @@ from fleet.message import MAX_NAME_CHARACTERS
 from fleet.sources.base import Depth, Outgoing, Receipt, Received, never
 from fleet.sources.halfway import told_half_way
 from fleet.sources.own.address import uri_of
+from fleet.sources.own.polling import Polling
 from fleet.state.connect import Client, connect
-from fleet.state.keys import OWN_QUEUE_CHANNEL
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue, Shown, What
 from fleet.state.registry import NEARLY_FULL, Registry
-from fleet.state.signals import Signals
-from fleet.waiting import cancel, happens
 
 MAX_DELAY_MS = 14 * 24 * 3600 * 1000
 _LOOK_MEMORY_S = 1.0
-_LOOK_S = 5.0
-"""How often a waiting poll looks without a signal: one may be lost."""
 _BATCH, _BATCH_BYTES = 500, 1024 * 1024
 _HANDLE = re.compile(r"f1\.([0-9]{1,20})\.([0-9]{1,10})\.(.*)", re.DOTALL)
 
@@ -57,7 +53,7 @@ class _Connection:
             await client.aclose()
 
 
-class OwnSource:
+class OwnSource(Polling):
     holds_groups = True
     shows_in_order = True
     is_looked_into = True
@@ -65,39 +61,18 @@ class OwnSource:
     crash_wait_ms = 0
 
     def __init__(self, *, queue: str, visibility_ms: int, redis_url: str) -> None:
+        super().__init__(redis_url=redis_url)
         self.visibility_ms = visibility_ms
         self._queue_name = queue
-        self._redis_url = redis_url
         self._connection = _Connection(name=queue, redis_url=redis_url)
         self.queue: OwnQueue | None = None
-        self._client: Client | None = None
-        self._shows = asyncio.Event()
-        self._signals: asyncio.Task[None] | None = None
-        self._receiving: asyncio.Task[tuple[list[Received], int | None]] | None = None
-        self._over: list[Received] = []
-        """Received by a poll that was cancelled, or more than the next one asks for."""
 
     async def open(self) -> None:
         self.attach(await self._connection.open())
 
     def attach(self, client: Client) -> None:
         """Use a connection that the caller opened and will close."""
-        self._client, self.queue = client, OwnQueue(client, self._queue_name)
-
-    async def poll(self, max_messages: int, wait_ms: int) -> list[Received]:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + wait_ms / 1000
-        self._listen()
-        while True:
-            self._shows.clear()
-            due_ms = await self._receive(max_messages)
-            left_s = give_up - loop.time()
-            if self._over or left_s <= 0:
-                taken, self._over = self._over[:max_messages], self._over[max_messages:]
-                return taken
-            # A millisecond more than due: timers may fire a little early, and the loop would then spin.
-            due_s = (due_ms + 1) / 1000 if due_ms is not None else left_s
-            await happens(self._shows, within_s=min(left_s, due_s, _LOOK_S))
+        self.client, self.queue = client, OwnQueue(client, self._queue_name)
 
     async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
         return await self._conclude([(one, "delete", 0) for one in receipts])
@@ -114,42 +89,13 @@ class OwnSource:
         return Depth(found.messages - found.hidden, found.hidden, found.oldest_ms / 1000)
 
     async def close(self) -> None:
-        if self._signals is not None:
-            await cancel([self._signals])
-            self._signals = None
         try:
-            if self._receiving is not None:
-                await self._receive(0)
-            if self._over:
-                over, self._over = self._over, []
-                await self.nack([(Receipt(one.broker_id, one.handle), 0) for one in over])
-        except SourceError:
-            # They show again by themselves when their visibility timeout ends.
-            self._over = []
+            await self.give_back()
         finally:
             self.queue = None
             await self._connection.close()
 
-    async def _receive(self, most: int) -> int | None:
-        """Fill `_over` if it is empty. Returns the ms until there will be something to receive, if that is known.
-
-        A call once begun is not cancelled: what it returns is leased to us.
-        """
-        if self._over:
-            return None
-        if self._receiving is None:
-            self._receiving = asyncio.get_running_loop().create_task(self._ask(most))
-        try:
-            self._over, due_ms = await asyncio.shield(self._receiving)
-        except asyncio.CancelledError:
-            raise  # what it returns, even at this very moment, is for the next poll
-        except SourceError:
-            self._receiving = None
-            raise
-        self._receiving = None
-        return due_ms
-
-    async def _ask(self, most: int) -> tuple[list[Received], int | None]:
+    async def ask(self, most: int) -> tuple[list[Received], int | None]:
         with _as_source_errors(self._queue_name):
             shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms
@@ -174,20 +120,9 @@ class OwnSource:
             raise SourceUnavailable(f"queue {self._queue_name} is closed")
         return self.queue
 
-    def _listen(self) -> None:
-        """Started by the first poll: a caller that only asks for the depth needs no signals."""
-        if self._signals is None and self._client is not None:
-            signals = Signals(
-                client=self._client,
-                url=self._redis_url,
-                handlers={OWN_QUEUE_CHANNEL: self._on_signal},
-                on_subscribed=self._shows.set,
-            )
-            self._signals = asyncio.get_running_loop().create_task(signals.run())
-
-    def _on_signal(self, prefix: str) -> None:
-        if prefix == self._opened().keys.prefix:
-            self._shows.set()
+    @property
+    def prefix(self) -> str:
+        return self._opened().keys.prefix
 
 
 class OwnPublisher:

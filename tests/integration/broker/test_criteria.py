@@ -1,4 +1,4 @@
-"""The acceptance criteria of seed 001, as they are written there: AC-001 to AC-013. Becomes `test_criteria.py`."""
+"""The acceptance criteria of seed 001, as they are written there: AC-001 to AC-013."""
 
 from __future__ import annotations
 

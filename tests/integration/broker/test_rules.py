@@ -1,4 +1,4 @@
-"""The behaviour requirements of seed 001: BR-001 to BR-022. Becomes `test_rules.py`."""
+"""The behaviour requirements of seed 001: BR-001 to BR-022."""
 
 from __future__ import annotations
 

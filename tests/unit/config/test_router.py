@@ -33,7 +33,7 @@ def test_the_example_of_the_contract_is_read() -> None:
     queue = config.queue("q1")
     assert pool is not None and queue is not None
     assert (pool.concurrency, pool.capacity, pool.rate_limit_per_minute, pool.on_failure) == (10, 200, None, "return")
-    assert (queue.connections, queue.visibility_timeout_s, queue.scheme) == (1, 120, "https")
+    assert (queue.connections, queue.visibility_timeout_s) == (1, 120)
     assert config.remarks == ()
 
 

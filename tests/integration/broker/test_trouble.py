@@ -1,0 +1,278 @@
+"""Answers that get lost, processes that are killed, and several that change the same at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.broker.core import Broker
+from fleet.broker.errors import AlreadyExists, BrokerError, NotFound, Unavailable, Unsure
+from fleet.broker.options import SubscriptionOptions
+from fleet.broker.queue import MessageQueue
+from fleet.state.keys import FleetKeys
+from tests.servers.local import RedisServer
+from tests.servers.proxy import proxied
+
+ROOT = Path(__file__).parents[3]
+ORDERED = SubscriptionOptions.read(message_ordering=True)
+
+
+@pytest.fixture
+def queue(redis_server: RedisServer) -> Iterator[MessageQueue]:
+    with MessageQueue(url=redis_server.url) as queue:
+        queue.register_topic("topic")
+        yield queue
+
+
+def texts(queue: MessageQueue, subscription: str) -> list[str]:
+    """All that can be pulled, acked."""
+    found = []
+    while pulled := queue.pull(subscription, 1000):
+        for one in pulled:
+            found.append(one.data.decode())
+            queue.ack(one.ack_id)
+    return found
+
+
+# Lost answers --------------------------------------------------------------------------------------
+
+
+async def test_a_publish_whose_answer_is_swallowed_is_unsure_and_was_done(redis_server: RedisServer) -> None:
+    with proxied(redis_server.port) as line:
+        async with Broker.connected(f"redis://127.0.0.1:{line.port}/0") as broker:
+            await broker.register_topic("topic")
+            await broker.register_subscription("sub", "topic", ORDERED)
+            await broker.publish("topic", [{"data": b"before"}])
+            line.break_after(0)
+            with pytest.raises(Unsure) as lost:
+                await broker.publish("topic", [{"data": b"lost"}])
+            assert (lost.value.code, line.broke) == (2, True)
+            line.mend()
+            await broker.publish("topic", [{"data": b"after"}])
+            assert [one.data for one in await broker.pull("sub", 10)] == [b"before", b"lost", b"after"]
+
+
+async def test_a_publish_that_reaches_nobody_is_unavailable_and_was_not_done(redis_server: RedisServer) -> None:
+    with proxied(redis_server.port) as line:
+        async with Broker.connected(f"redis://127.0.0.1:{line.port}/0") as broker:
+            await broker.register_topic("topic")
+            await broker.register_subscription("sub", "topic", ORDERED)
+            line.close()
+            with pytest.raises((Unavailable, Unsure)):  # it may still be written to the line that is cut
+                await broker.publish("topic", [{"data": b"never"}])
+            with pytest.raises(Unavailable) as away:
+                await broker.publish("topic", [{"data": b"never"}])
+            assert away.value.code == 14
+    async with Broker.connected(redis_server.url) as broker:
+        assert await broker.pull("sub", 10) == []
+
+
+# Kills ---------------------------------------------------------------------------------------------
+
+PRELUDE = """
+import json, os, signal, sys
+from fleet.broker.queue import MessageQueue
+from fleet.state.engine import Engine
+queue = MessageQueue(url=sys.argv[1])
+"""
+COURIER = """
+letters = queue.pull("sub", 6)
+for one in letters[:5]:
+    queue.nack(one.ack_id)  # their topic is not there yet: they wait
+queue.register_topic("dead")
+queue.register_subscription("letters", "dead")
+async def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(Engine, sys.argv[2], die)
+queue.nack(letters[5].ack_id)
+"""
+PUBLISHER = """
+for number in range(100000):
+    batch = [{"data": f"{number}-{i}".encode(), "ordering_key": f"k{i % 3}"} for i in range(50)]
+    queue.publish("topic", batch)
+    print(number, flush=True)
+"""
+
+
+@contextmanager
+def program(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PRELUDE) + code, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("place", ["outgoing", "leave"], ids=["moved and not brought", "brought and still there"])
+def test_of_a_killed_courier_every_dead_letter_arrives_once_and_in_order(
+    queue: MessageQueue, redis_server: RedisServer, place: str
+) -> None:
+    policy = {"dead_letter_topic": "dead", "max_delivery_attempts": 1}
+    queue.register_subscription("sub", "topic", dead_letter_policy=policy)
+    queue.publish("topic", [{"data": str(number).encode()} for number in range(9)])
+    with program(COURIER, redis_server.url, place) as courier:
+        assert courier.wait(60) == -signal.SIGKILL
+    with redis_server.client() as client:
+        assert client.keys("*:o:dead"), "it died too late"
+    for one in queue.pull("sub", 10):
+        queue.nack(one.ack_id)
+    queue._run(queue._broker.sweeper.carry())
+    assert texts(queue, "letters") == [str(number) for number in range(9)]
+    with redis_server.client() as client:
+        assert client.keys("*:o:dead") == []
+
+
+def test_of_a_killed_publisher_each_call_is_whole_for_everybody_or_not_at_all(
+    queue: MessageQueue, redis_server: RedisServer
+) -> None:
+    for name in ("one", "other"):
+        queue.register_subscription(name, "topic")
+    told = -1
+    with program(PUBLISHER, redis_server.url) as publisher:
+        assert publisher.stdout is not None
+        for line in publisher.stdout:
+            told = int(line)
+            if told == 20:
+                publisher.kill()
+                break
+        told = max([told, *map(int, publisher.stdout.read().split())])
+    seen = texts(queue, "one")
+    assert seen == texts(queue, "other")
+    last = int(seen[-1].split("-")[0])
+    assert told <= last <= told + 1
+    assert seen == [f"{number}-{i}" for number in range(last + 1) for i in range(50)]
+
+
+# Several at once -----------------------------------------------------------------------------------
+
+REGISTER = """
+sys.stdin.readline()
+from fleet.broker.errors import BrokerError
+said = []
+for step in json.loads(sys.argv[2]):
+    try:
+        getattr(queue, step[0])(*step[1:])
+        said.append(0)
+    except BrokerError as error:
+        said.append(error.code)
+print(json.dumps(said))
+"""
+
+
+def all_at_once(url: str, *steps: list[list[Any]]) -> list[list[int]]:
+    """What each of several processes was told, which begin together."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(program(REGISTER, url, json.dumps(each))) for each in steps]
+        for one in running:
+            assert one.stdin is not None
+            one.stdin.write("go\n")
+            one.stdin.flush()
+        return [json.loads(one.communicate(timeout=60)[0]) for one in running]
+
+
+def test_processes_that_register_the_same_at_once_all_succeed(queue: MessageQueue, redis_server: RedisServer) -> None:
+    steps = [["register_topic", "new"], *(["register_subscription", f"s{n}", "new"] for n in range(10))]
+    assert all_at_once(redis_server.url, steps, steps, steps) == [[0] * 11] * 3
+    assert [one.name for one in queue.get_subscriptions_for_topic("new")] == [f"s{n}" for n in range(10)]
+    queue.publish("new", [{"data": b"x"}])
+    assert [len(queue.pull(f"s{n}", 10)) for n in range(10)] == [1] * 10
+
+
+def test_of_processes_that_register_one_name_with_other_options_one_wins(
+    queue: MessageQueue, redis_server: RedisServer
+) -> None:
+    def steps(deadline_s: int) -> list[list[Any]]:
+        return [["register_subscription", f"s{n}", "topic", {"ackDeadlineSeconds": deadline_s}] for n in range(20)]
+
+    first, second = all_at_once(redis_server.url, steps(20), steps(30))
+    assert sorted({*zip(first, second, strict=True)}) in ([(0, 6)], [(6, 0)], [(0, 6), (6, 0)])
+    won = [queue.get_subscription(f"s{n}") for n in range(20)]
+    assert [one.options.ack_deadline_seconds for one in won if one] == [
+        20 if code == 0 else 30 for code in first
+    ]  # fmt: skip
+
+
+def test_subscriptions_that_come_and_go_at_once_leave_a_list_that_is_right(
+    queue: MessageQueue, redis_server: RedisServer
+) -> None:
+    def steps(mine: str) -> list[list[Any]]:
+        made = [["register_subscription", f"{mine}{n}", "topic"] for n in range(10)]
+        return [*made, *(["unregister_subscription", f"{mine}{n}"] for n in range(0, 10, 2))]
+
+    assert all_at_once(redis_server.url, steps("a"), steps("b")) == [[0] * 15] * 2
+    left = {f"{mine}{n}" for mine in "ab" for n in range(1, 10, 2)}
+    assert {one.name for one in queue.get_subscriptions_for_topic("topic")} == left
+    assert {one.name for one in queue.get_all_subscriptions()} == left
+
+
+def test_a_topic_that_is_deleted_under_load_leaves_nothing_and_breaks_nothing(
+    queue: MessageQueue, redis_server: RedisServer
+) -> None:
+    over = threading.Event()
+    refused: Counter[str] = Counter()
+
+    def load(work: Any) -> int:
+        done = 0
+        with MessageQueue(url=redis_server.url) as mine:
+            while not over.is_set():
+                try:
+                    done += work(mine)
+                except BrokerError as error:
+                    refused[type(error).__name__] += 1
+        return done
+
+    def publish(mine: MessageQueue) -> int:
+        return len(mine.publish("topic", [{"data": b"x" * 100, "ordering_key": f"k{n}"} for n in range(20)]))
+
+    def pull(mine: MessageQueue) -> int:
+        pulled = mine.pull("sub", 10)
+        for number, one in enumerate(pulled):
+            (mine.ack if number % 2 else mine.nack)(one.ack_id)
+        return len(pulled)
+
+    queue.register_subscription("sub", "topic", message_ordering=True)
+    with ThreadPoolExecutor(4) as threads:
+        loads = [threads.submit(load, work) for work in (publish, publish, pull, pull)]
+        for _ in range(15):
+            queue.publish("topic", [{"data": b"ours", "ordering_key": "ours"}])
+            queue.unregister_topic("topic")
+            assert queue.pull("sub", 10) == []
+            queue.unregister_subscription("sub")
+            queue.register_topic("topic")
+            queue.register_subscription("sub", "topic", message_ordering=True)
+        over.set()
+        assert all(one.result(30) for one in loads), "nothing was published, or nothing pulled"
+    assert set(refused) <= {"TopicNotFound", "SubscriptionNotFound", "InvalidAckId", "FailedPrecondition"}, refused
+    queue.unregister_topic("topic")
+    queue.unregister_subscription("sub")
+    queue._run(queue._broker.sweeper.sweep())
+    with redis_server.client() as client:
+        left = {key for key in client.keys("*") if not key.startswith((FleetKeys.totals, FleetKeys.tallied))}
+    assert left <= {"{t:topic}:state", "{t:topic}:s:sub:state", "{broker}:sweeper"}, left
+
+
+def test_a_name_that_is_taken_is_told_apart_from_one_that_is_not_there(queue: MessageQueue) -> None:
+    queue.register_subscription("sub", "topic")
+    with pytest.raises(AlreadyExists):
+        queue.register_subscription("sub", "topic", ack_deadline_seconds=20)
+    with pytest.raises(NotFound):
+        queue.register_subscription("other", "nowhere")
