@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -35,16 +35,17 @@ class Shop:
     url: str
     protocol: Protocol
 
-    def queue(self, *, fifo: bool = False, name: str = "", **attributes: str) -> str:
+    def queue(self, given: Mapping[str, str] | None = None, *, fifo: bool = False, name: str = "", **more: str) -> str:
         """The URL of a new one."""
+        attributes = {**(given or {}), **more}
         if fifo:
             attributes["FifoQueue"] = "true"
         made: str = self.client.create_queue(QueueName=name or a_name(fifo=fifo), Attributes=attributes)["QueueUrl"]
         return made
 
-    def fifo(self, **attributes: str) -> str:
+    def fifo(self, given: Mapping[str, str] | None = None, **more: str) -> str:
         """One that knows a message by its body."""
-        return self.queue(fifo=True, ContentBasedDeduplication="true", **attributes)
+        return self.queue({"ContentBasedDeduplication": "true", **(given or {}), **more}, fifo=True)
 
     def send(self, url: str, body: str, group: str = "", **more: Any) -> dict[str, Any]:
         if group:

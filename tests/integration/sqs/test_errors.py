@@ -20,15 +20,15 @@ def _entries(count: int, **more: Any) -> list[dict[str, Any]]:
 
 
 def _batch(shop: Shop, entries: list[dict[str, Any]], **attributes: str) -> object:
-    url = shop.queue(fifo="FifoQueue" in attributes, **attributes)
+    url = shop.queue(attributes)
     return shop.client.send_message_batch(QueueUrl=url, Entries=entries)
 
 
 def _twice(attribute: str, first: str, second: str, *, fifo: bool) -> Act:
     def act(shop: Shop) -> object:
         name = a_name(fifo=fifo)
-        shop.queue(fifo=fifo, name=name, **{attribute: first})
-        return shop.queue(fifo=fifo, name=name, **{attribute: second})
+        shop.queue({attribute: first}, fifo=fifo, name=name)
+        return shop.queue({attribute: second}, fifo=fifo, name=name)
 
     return act
 
