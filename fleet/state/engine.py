@@ -228,12 +228,18 @@ class Engine:
         while await self._call("own/clear", [self.kind, _CLEAR_AT_ONCE]):
             pass
 
-    async def establish(self, *, keep_ms: int | None = None) -> None:
+    async def establish(self, *, keep_ms: int | None = None, delay_ms: int | None = None) -> None:
         """Let it know our incarnation and version: who knows less is refused from here on.
 
-        `keep_ms`: it was deleted, and is remembered for as long.
+        `keep_ms`: it was deleted, and is remembered for as long. `delay_ms`: of an ordered queue, which holds for what
+        is there too.
         """
-        arguments = [*self._known(), self.kind, "" if keep_ms is None else keep_ms]
+        arguments = [
+            *self._known(),
+            self.kind,
+            "" if keep_ms is None else keep_ms,
+            "" if delay_ms is None else delay_ms,
+        ]
         if await self._call("own/establish", arguments) == "stale":
             raise Stale(self.keys.prefix)
 
