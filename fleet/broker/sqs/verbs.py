@@ -51,7 +51,7 @@ class Verbs:
             serves_partitions=serves_partitions,
             carry=self.courier.carry,
         )
-        tags = TagVerbs(self.queues, queues.update)
+        tags = TagVerbs(self.queues, queues.update, region=region)
         self.table: Mapping[str, Verb] = {
             "CreateQueue": queues.create_queue,
             "GetQueueUrl": queues.get_queue_url,
