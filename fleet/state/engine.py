@@ -232,12 +232,18 @@ class Engine:
         while await self._call("own/clear", [self.kind, _CLEAR_AT_ONCE]):
             pass
 
-    async def establish(self, *, keep_ms: int | None = None) -> None:
+    async def establish(self, *, keep_ms: int | None = None, delay_ms: int | None = None) -> None:
         """Let it know our incarnation and version: who knows less is refused from here on.
 
-        `keep_ms`: it was deleted, and is remembered for as long.
+        `keep_ms`: it was deleted, and is remembered for as long. `delay_ms`: of an ordered queue, which holds for what
+        is there too.
         """
-        arguments = [*self._known(), self.kind, "" if keep_ms is None else keep_ms]
+        arguments = [
+            *self._known(),
+            self.kind,
+            "" if keep_ms is None else keep_ms,
+            "" if delay_ms is None else delay_ms,
+        ]
         if await self._call("own/establish", arguments) == "stale":
             raise Stale(self.keys.prefix)
 
@@ -246,15 +252,17 @@ class Engine:
         given = [part for one in showings for part in (one.number, one.group, note)]
         self._checked(await self._attempt(attempt, 0, keep_ms, given))
 
-    async def again(self, attempt: str, *, visibility_ms: int) -> list[tuple[Showing, str]]:
+    async def again(self, attempt: str, *, visibility_ms: int | None) -> list[tuple[Showing, str]]:
         """What it was given before, and noted with it, hidden for as long from now; nothing if something has become of
-        it."""
-        answer = self._checked(await self._attempt(attempt, visibility_ms, 0, ()))
+        it. None: only look."""
+        answer = self._checked(await self._attempt(attempt, "" if visibility_ms is None else visibility_ms, 0, ()))
         if answer[0] == "void":
             return []
         return [(_showing(answer, i), answer[i + 4]) for i in range(1, len(answer), 5)]
 
-    async def _attempt(self, attempt: str, visibility_ms: int, keep_ms: int, given: Sequence[str]) -> list[Any]:
+    async def _attempt(
+        self, attempt: str, visibility_ms: int | Literal[""], keep_ms: int, given: Sequence[str]
+    ) -> list[Any]:
         s = script("own/again")
         keys = [
             f"{key}{attempt}" if name == "attempt" else key

@@ -24,6 +24,8 @@ class Call(msgspec.Struct, kw_only=True):
     queue_name: str = ""
     """Out of the QueueUrl, else out of the path; empty: the call names no queue."""
     request_id: str = ""
+    is_charged: bool = False
+    """Whether it has paid. It is asked again where its queue turns out to have changed, and pays once."""
     is_gone: Callable[[], bool] = _listening
     """Whether the client has hung up. The first question begins to watch and answers no: ask once before you wait."""
 

@@ -51,6 +51,10 @@ class Queue:
         )
         self.on_moved: Callable[[Queue], None] = lambda _: None
 
+    def tell_time(self) -> None:
+        for engine in self.engines:
+            engine.now_ms = self._now_ms()
+
     def wall_ms(self) -> int:
         return int(self._now_ms() or time.time_ns() // 1_000_000)
 
@@ -174,12 +178,13 @@ class Queues:
         """Do it with the queue as we know it; if that has changed, read it again and go on with that."""
         for _ in range(_TRIES):
             queue = self._known.get(name) or await self._read(name)
+            queue.tell_time()
             try:
                 return await job(queue)
             except Stale:
                 self.forget(name, queue)
             except Ahead:
-                await establish(queue.engines)
+                await establish(queue.engines, queue.record)
         raise errors.service_unavailable()
 
     async def _read(self, name: str) -> Queue:
@@ -235,9 +240,11 @@ class Queues:
         return sum(queue.receiving.waiting for queue in self._known.values())
 
 
-async def establish(engines: Sequence[Engine], *, keep_ms: int | None = None) -> None:
+async def establish(engines: Sequence[Engine], record: QueueRecord, *, keep_ms: int | None = None) -> None:
     """Let each partition know what we know. One that knows more says so to whoever asks it next."""
-    done = await asyncio.gather(*(engine.establish(keep_ms=keep_ms) for engine in engines), return_exceptions=True)
+    delay_ms = record.attributes.delay_s * 1000 if record.attributes.fifo else None
+    told = (engine.establish(keep_ms=keep_ms, delay_ms=delay_ms) for engine in engines)
+    done = await asyncio.gather(*told, return_exceptions=True)
     for result in done:
         if isinstance(result, BaseException) and not isinstance(result, Stale):
             raise result

@@ -11,7 +11,7 @@ from fleet.broker.sqs.catalogue import Queue
 
 async def charged(queue: Queue, call: Call) -> None:
     """SqsError `Throttling` if its bucket has not enough for this call, which then costs nothing."""
-    if queue.attributes.throttle == throttle.UNSET:
+    if call.is_charged or queue.attributes.throttle == throttle.UNSET:
         return
     cost = throttle.charge_of(call.verb, call.params)
     if cost is None:
@@ -24,3 +24,4 @@ async def charged(queue: Queue, call: Call) -> None:
     if wait_ms:
         after_s = min(throttle.LONGEST_RETRY_S, max(1, math.ceil(wait_ms / 1000)))
         raise throttle.rejection(queue.name, action, after_s)
+    call.is_charged = True

@@ -129,7 +129,7 @@ class QueueVerbs:
             raise errors.service_unavailable()
         gone = msgspec.structs.replace(record, incarnation=record.incarnation + 1)
         engines = self._engines(name, gone)
-        await establish(engines, keep_ms=FORGOTTEN_AFTER_MS)
+        await establish(engines, gone, keep_ms=FORGOTTEN_AFTER_MS)
         for engine in engines:
             await engine.clear()
 
@@ -168,7 +168,7 @@ class QueueVerbs:
             )
 
         record = await self.update(call.queue_name, changed)
-        await establish(self._engines(call.queue_name, record))
+        await establish(self._engines(call.queue_name, record), record)
 
     async def update(self, name: str, change: Callable[[QueueRecord], Awaitable[QueueRecord]]) -> QueueRecord:
         """Change the record of a queue, as many others as may do so too."""

@@ -11,14 +11,6 @@ FEATURES = frozenset({PARTITIONS})
 """What this door can do. A queue that needs more is not served by it: better none than one that breaks its order."""
 
 
-class Permission(msgspec.Struct, frozen=True):
-    """Kept and shown, and not enforced: there are no accounts here."""
-
-    label: str
-    accounts: tuple[str, ...]
-    actions: tuple[str, ...]
-
-
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: Attributes
     incarnation: int
@@ -27,7 +19,6 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     created_s: int
     modified_s: int
     tags: dict[str, str] = {}
-    permissions: tuple[Permission, ...] = ()
     needs: tuple[str, ...] = ()
     """What a door has to be able to do to serve it."""
 

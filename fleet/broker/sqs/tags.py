@@ -7,15 +7,14 @@ from typing import Any
 
 import msgspec
 
-from fleet.broker.sqs import errors
+from fleet.broker.sqs import errors, names, policy
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import Queues
-from fleet.broker.sqs.records import Permission, QueueRecord
+from fleet.broker.sqs.records import QueueRecord
 from fleet.broker.sqs.shapes import VERBS
 
 MOST_TAGS = 50
 _MOST_KEY, _MOST_VALUE = 128, 256
-MOST_PERMISSIONS = 20
 MOST_ACTIONS = 7
 Update = Callable[[str, Callable[[QueueRecord], Awaitable[QueueRecord]]], Awaitable[QueueRecord]]
 
@@ -31,8 +30,9 @@ def check_tags(tags: Mapping[str, str]) -> None:
 
 
 class TagVerbs:
-    def __init__(self, queues: Queues, update: Update) -> None:
+    def __init__(self, queues: Queues, update: Update, *, region: str) -> None:
         self._queues = queues
+        self._region = region
         self._update = update
 
     async def tag_queue(self, call: Call) -> None:
@@ -67,14 +67,12 @@ class TagVerbs:
                 raise errors.invalid_permission_action(action)
         if len(actions) > MOST_ACTIONS:
             raise errors.over_limit(f"{len(actions)} Actions were found, maximum allowed is {MOST_ACTIONS}.")
-        permission = Permission(label, tuple(params["AWSAccountIds"]), actions)
+        arn = names.arn(self._region, call.queue_name)
 
         async def permitted(record: QueueRecord) -> QueueRecord:
-            if any(one.label == label for one in record.permissions):
-                raise errors.label_exists(label)
-            if len(record.permissions) >= MOST_PERMISSIONS:
-                raise errors.over_limit(f"A policy holds at most {MOST_PERMISSIONS} statements.")
-            return msgspec.structs.replace(record, permissions=(*record.permissions, permission))
+            before = record.attributes.policy
+            accounts = params["AWSAccountIds"]
+            return _with(record, policy.permitted(before, arn=arn, label=label, accounts=accounts, actions=actions))
 
         await self._update(call.queue_name, permitted)
 
@@ -82,9 +80,10 @@ class TagVerbs:
         label = call.params["Label"]
 
         async def forbidden(record: QueueRecord) -> QueueRecord:
-            left = tuple(one for one in record.permissions if one.label != label)
-            if len(left) == len(record.permissions):
-                raise errors.no_such_label(label)
-            return msgspec.structs.replace(record, permissions=left)
+            return _with(record, policy.forbidden(record.attributes.policy, label=label))
 
         await self._update(call.queue_name, forbidden)
+
+
+def _with(record: QueueRecord, text: str) -> QueueRecord:
+    return msgspec.structs.replace(record, attributes=msgspec.structs.replace(record.attributes, policy=text))

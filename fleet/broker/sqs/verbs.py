@@ -51,7 +51,7 @@ class Verbs:
             serves_partitions=serves_partitions,
             carry=self.courier.carry,
         )
-        tags = TagVerbs(self.queues, queues.update)
+        tags = TagVerbs(self.queues, queues.update, region=region)
         self.table: Mapping[str, Verb] = {
             "CreateQueue": queues.create_queue,
             "GetQueueUrl": queues.get_queue_url,
@@ -90,14 +90,10 @@ class Verbs:
     async def _receive(self, call: Call) -> dict[str, Any] | None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        tries = 0
 
         async def receive(queue: Queue) -> dict[str, Any]:
-            nonlocal tries
-            tries += 1
             # A queue that changes under a receive that waits costs it nothing but a look.
-            left_s = None if tries == 1 else max(0.0, queue.attributes.wait_s - (loop.time() - began_s))
-            return await receive_message(queue, call, region=self._region, wait_s=left_s)
+            return await receive_message(queue, call, region=self._region, waited_s=loop.time() - began_s)
 
         return await self.queues.use(call.queue_name, receive)
 

@@ -1,12 +1,12 @@
 -- own/again: what a receive showed is shown to the same asker again, as long as nothing has become of it.
 -- WITH own_queue
--- KEYS state bodies hidden due shown attempt
+-- KEYS state bodies hidden due shown origins attempt
 -- ARGV now_ms incarnation version visibility_ms keep_ms showing …, three fields a showing: number group note
---   keep_ms: for how long it may be asked again; showing: to be remembered, or none to ask for what was
+--   visibility_ms: '' to look only, which hides nothing for longer; keep_ms: for how long it may be asked again; showing: to be remembered, or none to ask for what was
 --   remembered; note: the asker's own
 -- Returns {tag, message …}, five fields a message: number group showing body note
 --   tag: `ok`, `void` (something has become of it, or nothing is remembered), `stale` or `ahead` (with/own_queue.lua)
-local state, bodies, hidden, due, shown, attempt = unpack(KEYS)
+local state, bodies, hidden, due, shown, origins, attempt = unpack(KEYS)
 local queue = open_queue(state, ARGV[1], ARGV[2], ARGV[3])
 local visibility_ms, keep_ms = tonumber(ARGV[4]), ARGV[5]
 local FIELDS = 3
@@ -31,7 +31,7 @@ end
 
 local record = redis.call('LRANGE', attempt, 0, -1)
 local answer, hide, wait, seen = { 'ok' }, {}, {}, {}
-local until_next = text(queue.now + visibility_ms)
+local until_next = visibility_ms and text(queue.now + visibility_ms)
 local renewed = {}
 for i = 1, #record, 2 do
   local seq = record[i]
@@ -43,16 +43,20 @@ for i = 1, #record, 2 do
     return { 'void' }
   end
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3] = seq, group, showing
+  local origin = redis.call('HGET', origins, seq)
+  answer[n + 1], answer[n + 2], answer[n + 3] = seq, group, showing .. (origin and '\31' .. origin or '')
   answer[n + 4], answer[n + 5] = redis.call('HGET', bodies, seq), note
-  hide[#hide + 1], hide[#hide + 2] = until_next, seq
-  renewed[#renewed + 1], renewed[#renewed + 2] = seq, table.concat({ until_next, showing, group, note }, '\30')
-  if not seen[group] then
-    seen[group] = true
-    wait[#wait + 1], wait[#wait + 2] = until_next, group
+  if until_next then
+    hide[#hide + 1], hide[#hide + 2] = until_next, seq
+    renewed[#renewed + 1], renewed[#renewed + 2] = seq, table.concat({ until_next, showing, group, note }, '\30')
+    if not seen[group] then
+      seen[group] = true
+      wait[#wait + 1], wait[#wait + 2] = until_next, group
+    end
   end
 end
 if #answer == 1 then return { 'void' } end
+if not until_next then return answer end
 redis.call('ZADD', hidden, unpack(hide))
 redis.call('ZADD', due, unpack(wait))
 -- The next repetition compares with what is there now.
