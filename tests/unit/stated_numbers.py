@@ -36,7 +36,7 @@ from fleet.sources.nats import source as nats
 from fleet.sources.own import source as own
 from fleet.sources.sqlite import publisher as sqlite_publisher
 from fleet.sources.sqs import client as sqs_client
-from fleet.sources.sqs import publisher as sqs_publisher
+from fleet.sources.sqs import entry as sqs_entry
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
 from fleet.state import breakers, cluster, connections, engine, hear, look, pool, queue, scripts, totals, warnings
@@ -326,7 +326,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"given up after {sqs_client.CALL_TIMEOUT_S} s",
         f"rests for {sqs_receive.REST_MS:g} ms",
         f"1 to {sqs.MAX_VISIBILITY_S:,} s, set with each receive",
-        f"by {sqs_publisher.MAX_DELAY_S} s at most",
+        f"by {sqs_entry.MAX_DELAY_S} s at most",
         f"more than {sqs.MAX_VISIBILITY_S / 3600:g} hours from its receive",
         f"({sqs.LONG_POLL_S} s at most)",
         f"some {nats._OVER_S + nats._CLOSE_S:.0f} s longer",
