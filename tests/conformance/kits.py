@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from tests.conformance.kit_activemq import ActiveMqKit
+from tests.conformance.kit_door import DoorFifoKit, DoorStandardKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers.local import RedisServer
@@ -78,6 +79,8 @@ KITS: dict[str, type[Kit]] = {
     "sqs": SqsStandardKit,
     "nats": NatsKit,
     "activemq": ActiveMqKit,
+    "door-fifo": DoorFifoKit,
+    "door": DoorStandardKit,
 }
 
 
