@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from tests.conformance.kit_activemq import ActiveMqKit
-from tests.conformance.kit_door import DoorFifoKit, DoorStandardKit
+from tests.conformance.kit_door import DoorFifoKit, DoorStandardKit, NearFifoKit, NearStandardKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers.local import RedisServer
@@ -81,6 +81,8 @@ KITS: dict[str, type[Kit]] = {
     "activemq": ActiveMqKit,
     "door-fifo": DoorFifoKit,
     "door": DoorStandardKit,
+    "near-fifo": NearFifoKit,
+    "near": NearStandardKit,
 }
 
 

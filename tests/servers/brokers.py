@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -124,6 +124,17 @@ def door(directory: Path, *, fifo: bool) -> Iterator[Broker]:
 
 
 @contextmanager
+def near_door(directory: Path, *, fifo: bool) -> Iterator[Broker]:
+    """A queue of our SQS door in the fleet's own Redis, read there; the door makes it and ends."""
+    name = "storm.fifo" if fifo else "storm"
+    with own(directory) as broker:
+        assert broker.redis_server is not None
+        with running_sqs_door(broker.redis_server.url) as front:
+            front.make_queue(fifo=fifo, name=name)
+        yield replace(broker, uri=f"fleet://sqs/{name}")
+
+
+@contextmanager
 def quick_sqs(directory: Path) -> Iterator[Broker]:
     """Fast enough to feed pools, and no more: nothing that was taken comes again (tests/servers/fast_sqs.py)."""
     port = free_port()
@@ -164,8 +175,10 @@ BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
     "activemq": activemq,
     "door-fifo": partial(door, fifo=True),
     "door": partial(door, fifo=False),
+    "near-fifo": partial(near_door, fifo=True),
+    "near": partial(near_door, fifo=False),
 }
-UNORDERED = frozenset({"sqs", "door"})
+UNORDERED = frozenset({"sqs", "door", "near"})
 """Kinds whose groups do not stay in order through all of it, with `onFailure: hold`."""
 _ONE_FILE = "it is a file of this machine: no line, no server"
 CANNOT = {

@@ -320,6 +320,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"| the embedded queue, our own, SQS FIFO | {minutes(sqlite_publisher.DEDUP_MS)} minutes |",
         f"accepted and dropped for {minutes(engine.DEDUP_MS)} minutes",
         f"at most {engine.PER_LANE} messages of each",
+        f"at most {engine.PER_LANE} messages of a group",
         f"At most {NAME} printable characters",
         f"Above {percent(NEARLY_FULL)} of `maxmemory` it takes nothing more",
         f"a long poll of {sqs.LONG_POLL_S} s for up to {sqs_client.BATCH} messages",
