@@ -1,6 +1,6 @@
 """A real SQS door of ours, in a process of its own, over a Redis of the caller's.
 
-`python -m tests.servers.sqs_door PORT REDIS_URL` runs it.
+`python -m tests.servers.sqs_door PORT REDIS_URL ID:SECRET` runs it.
 """
 
 from __future__ import annotations
@@ -65,16 +65,17 @@ class SqsDoor:
 
 
 @contextmanager
-def running_sqs_door(redis_url: str, *, port: int | None = None) -> Iterator[SqsDoor]:
-    """A door of its own. `port`: to come back where an earlier one was."""
+def running_sqs_door(redis_url: str, *, port: int | None = None, keys: str = "") -> Iterator[SqsDoor]:
+    """A door of its own. `port`: to come back where an earlier one was. `keys`: who may come in, `ID:SECRET`."""
     with tempfile.TemporaryDirectory(prefix="fleet-door-", ignore_cleanup_errors=True) as directory:
         chosen = port or free_port()
-        command = [sys.executable, "-m", "tests.servers.sqs_door", str(chosen), redis_url]
+        command = [sys.executable, "-m", "tests.servers.sqs_door", str(chosen), redis_url, keys]
         with _running(command, Path(directory, "door.log")) as server:
             _wait_for(server, lambda: _accepts(chosen))
             yield SqsDoor(server, chosen, redis_url)
 
 
 if __name__ == "__main__":
-    settings = replace(Settings(), redis=RedisSettings(url=sys.argv[2]), sqs=SqsSettings(port=int(sys.argv[1])))
-    sys.exit(run(settings))
+    port, redis_url, keys = sys.argv[1:]
+    door = SqsSettings(port=int(port), access_keys=keys)
+    sys.exit(run(replace(Settings(), redis=RedisSettings(url=redis_url), sqs=door)))
