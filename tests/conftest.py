@@ -20,6 +20,7 @@ from tests.servers.local import (
 from tests.servers.moto import MotoServer, aws_settings, running_moto
 from tests.servers.nats import NatsServer, running_nats
 from tests.servers.postgres import PostgresServer, running_postgres
+from tests.servers.sqs_door import SqsDoor, running_sqs_door
 
 # What a made-up case takes says how busy the machine is, not whether it holds.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,6 +65,13 @@ def moto_server() -> Iterator[MotoServer]:
     """AWS's SQS as moto knows it. Each test makes queues of its own."""
     with aws_settings(), running_moto() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def sqs_door() -> Iterator[SqsDoor]:
+    """Our own SQS door, over a Redis of its own. Each test makes queues of its own."""
+    with aws_settings(), running_redis() as server, running_sqs_door(server.url) as door:
+        yield door
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from fleet.errors import FleetError
 from fleet.operate import views
 from fleet.operate.send import uri_of_queue
 from fleet.sources.own import address as own
+from fleet.sources.own.door import address as door
+from fleet.sources.own.door.queue import DoorQueue
 from fleet.state.connect import Client
 from fleet.state.own_queue import OwnQueue
 from fleet.words import number
@@ -29,16 +31,21 @@ def queue() -> None:
 def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
     """Throw away what a queue of our own holds.
 
-    NAME is the name of a configured queue, or fleet://NAME. Everything that is there when the purge begins goes, also
-    delayed messages and those that are out; what is sent meanwhile stays. What coordinators have taken in is still
-    delivered. Purge other kinds of queues with their broker's own tools.
+    NAME is the name of a configured queue, fleet://NAME, or fleet://sqs/QUEUE. Everything that is there when the purge
+    begins goes, also delayed messages and those that are out; what is sent meanwhile stays. What coordinators have
+    taken in is still delivered. Purge other kinds of queues with their broker's own tools.
 
     Dedup ids are remembered: what is sent again under one within five minutes is accepted and dropped.
     """
 
     async def change() -> int:
         async with fleet_of(context) as client:
-            found = OwnQueue(client, await _own_name(client, name))
+            uri = await _uri_of(client, name)
+            if door.is_of_door(uri):
+                of_door = DoorQueue(client, door.parse_address(uri))
+                depth = await of_door.depth()
+                return await of_door.purge() if yes else depth.waiting + depth.invisible
+            found = OwnQueue(client, own.name_of(uri))
             return await found.purge() if yes else (await found.contents()).messages
 
     count = ask(change())
@@ -51,13 +58,13 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
     return 0
 
 
-async def _own_name(client: Client, name: str) -> str:
+async def _uri_of(client: Client, name: str) -> str:
     uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
     if not own.is_own(uri):
         raise FleetError(
             f"{name} is not a queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools"
         )
-    return own.name_of(uri)
+    return uri
 
 
 commands = (queue,)

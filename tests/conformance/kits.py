@@ -10,6 +10,7 @@ from fleet.broker.queue import MessageQueue
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
 from tests.conformance.kit_activemq import ActiveMqKit
+from tests.conformance.kit_door import DoorFifoKit, DoorStandardKit, NearFifoKit, NearStandardKit
 from tests.conformance.kit_nats import NatsKit
 from tests.conformance.kit_sqs import SqsFifoKit, SqsStandardKit
 from tests.servers.local import RedisServer
@@ -107,6 +108,10 @@ KITS: dict[str, type[Kit]] = {
     "sqs": SqsStandardKit,
     "nats": NatsKit,
     "activemq": ActiveMqKit,
+    "door-fifo": DoorFifoKit,
+    "door": DoorStandardKit,
+    "near-fifo": NearFifoKit,
+    "near": NearStandardKit,
 }
 
 

@@ -121,7 +121,7 @@ async def test_a_thousand_large_messages_go_in_calls_that_redis_takes(world: Wor
 
 
 @pytest.mark.parametrize(
-    "uri", ["fleet://", "fleet://a b", "fleet://sqs/orders", "fleet://" + "n" * 200, "fleet://a?b"]
+    "uri", ["fleet://", "fleet://a b", "fleet://here/orders", "fleet://" + "n" * 200, "fleet://a?b"]
 )
 def test_a_name_that_is_none_is_refused(uri: str) -> None:
     with pytest.raises(InvalidConfig, match="fleet://NAME needs a name"):

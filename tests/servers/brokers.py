@@ -19,6 +19,7 @@ from tests.servers.moto import aws_settings
 from tests.servers.nats import running_nats
 from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy, proxied
+from tests.servers.sqs_door import running_sqs_door
 from tests.servers.strict_sqs import running_strict_sqs, uri_of
 
 
@@ -115,6 +116,39 @@ def sqs(directory: Path, *, fifo: bool) -> Iterator[Broker]:
 
 
 @contextmanager
+def door(directory: Path, *, fifo: bool) -> Iterator[Broker]:
+    """Our own SQS door by HTTP. A kill takes it and its Redis, which has on its disk what was answered."""
+    folder = directory / "redis"
+    folder.mkdir()
+    options = ("--appendonly", "yes", "--appendfsync", "always", "--dir", str(folder))
+    with ExitStack() as stack:
+        stack.enter_context(aws_settings())
+        server = stack.enter_context(running_redis(*options))
+        front = stack.enter_context(running_sqs_door(server.url))
+        line = stack.enter_context(proxied(front.port))
+
+        def restart() -> None:
+            front.server.kill()
+            server.server.kill()
+            stack.enter_context(running_redis(*options, port=server.port))
+            stack.enter_context(running_sqs_door(server.url, port=front.port))
+
+        uri = front.make_queue(fifo=fifo, name="storm.fifo" if fifo else "storm")
+        yield Broker(uri.replace(f":{front.port}/", f":{line.port}/"), uri, line, restart)
+
+
+@contextmanager
+def near_door(directory: Path, *, fifo: bool) -> Iterator[Broker]:
+    """A queue of our SQS door in the fleet's own Redis, read there; the door makes it and ends."""
+    name = "storm.fifo" if fifo else "storm"
+    with own(directory) as broker:
+        assert broker.redis_server is not None
+        with running_sqs_door(broker.redis_server.url) as front:
+            front.make_queue(fifo=fifo, name=name)
+        yield replace(broker, uri=f"fleet://sqs/{name}")
+
+
+@contextmanager
 def quick_sqs(directory: Path) -> Iterator[Broker]:
     """Fast enough to feed pools, and no more: nothing that was taken comes again (tests/servers/fast_sqs.py)."""
     port = free_port()
@@ -154,8 +188,12 @@ BROKERS: dict[str, Callable[[Path], AbstractContextManager[Broker]]] = {
     "sqs": partial(sqs, fifo=False),
     "nats": nats,
     "activemq": activemq,
+    "door-fifo": partial(door, fifo=True),
+    "door": partial(door, fifo=False),
+    "near-fifo": partial(near_door, fifo=True),
+    "near": partial(near_door, fifo=False),
 }
-UNORDERED = frozenset({"sqs"})
+UNORDERED = frozenset({"sqs", "door", "near"})
 """Kinds whose groups do not stay in order through all of it, with `onFailure: hold`."""
 _ONE_FILE = "it is a file of this machine: no line, no server"
 CANNOT = {

@@ -37,7 +37,7 @@ from fleet.sources.nats import source as nats
 from fleet.sources.own import polling as own
 from fleet.sources.sqlite import publisher as sqlite_publisher
 from fleet.sources.sqs import client as sqs_client
-from fleet.sources.sqs import publisher as sqs_publisher
+from fleet.sources.sqs import entry as sqs_entry
 from fleet.sources.sqs import receive as sqs_receive
 from fleet.sources.sqs import source as sqs
 from fleet.state import (
@@ -346,13 +346,14 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"`[feed] dedup_s`, an {'hour' if SETTINGS.feed.dedup_s == 3600 else '?'} unless set |",
         f"accepted and dropped for {minutes(engine.DEDUP_MS)} minutes",
         f"at most {engine.PER_LANE} messages of each",
+        f"at most {engine.PER_LANE} messages of a group",
         f"At most {NAME} printable characters",
         f"Above {percent(NEARLY_FULL)} of `maxmemory` it takes nothing more",
         f"a long poll of {sqs.LONG_POLL_S} s for up to {sqs_client.BATCH} messages",
         f"given up after {sqs_client.CALL_TIMEOUT_S} s",
         f"rests for {sqs_receive.REST_MS:g} ms",
         f"1 to {sqs.MAX_VISIBILITY_S:,} s, set with each receive",
-        f"by {sqs_publisher.MAX_DELAY_S} s at most",
+        f"by {sqs_entry.MAX_DELAY_S} s at most",
         f"more than {sqs.MAX_VISIBILITY_S / 3600:g} hours from its receive",
         f"({sqs.LONG_POLL_S} s at most)",
         f"some {nats._OVER_S + nats._CLOSE_S:.0f} s longer",

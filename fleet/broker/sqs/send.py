@@ -21,7 +21,7 @@ async def send_message(queue: Queue, call: Call) -> dict[str, Any]:
     await charged(queue, call)
     sent = message.check(call.params, queue.attributes)
     partition = queue.attributes.partition_of(sent.group)
-    (taken,) = await queue.sends[partition].ask([_new(queue, sent)])
+    (taken,) = await queue.sends[partition].ask([new_message(queue, sent)])
     return _receipt(queue, sent, partition, taken)
 
 
@@ -49,14 +49,15 @@ async def _send_all(queue: Queue, good: Sequence[tuple[str, Sent]]) -> list[dict
         parts.setdefault(queue.attributes.partition_of(sent.group), []).append(place)
     found: dict[int, dict[str, Any]] = {}
     for partition, places in parts.items():
-        taken = await queue.sends[partition].ask([_new(queue, good[place][1]) for place in places])
+        taken = await queue.sends[partition].ask([new_message(queue, good[place][1]) for place in places])
         for place, one in zip(places, taken, strict=True):
             id_, sent = good[place]
             found[place] = {"Id": id_, **_receipt(queue, sent, partition, one)}
     return [found[place] for place in range(len(good))]
 
 
-def _new(queue: Queue, sent: Sent) -> New:
+def new_message(queue: Queue, sent: Sent) -> New:
+    """As the engine takes it."""
     attributes = queue.attributes
     stored = pack(header_of(sent, fifo=attributes.fifo), sent.body.decode())
     delay_s = attributes.delay_s if sent.delay_s is None else sent.delay_s

@@ -13,14 +13,13 @@ from botocore.config import Config
 
 from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.sqs.address import SqsAddress
+from fleet.sources.sqs.entry import GROUP_ATTRIBUTE, QueueFacts
 from fleet.sources.sqs.errors import NotAllowed, SqsRefused, is_busy, translated
 
 log = logging.getLogger("fleet.sources")
 
 BATCH = 10
 """Entries per call, and messages per receive: SQS takes and gives no more."""
-GROUP_ATTRIBUTE = "Fleet-Group"
-"""Carries the group on a standard queue, which has no groups of its own."""
 CONNECT_TIMEOUT_S = 5
 CALL_TIMEOUT_S = 25
 """More than a long poll takes."""
@@ -31,14 +30,6 @@ _INVISIBLE = ("ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessa
 
 _session: boto3.session.Session | None = None
 _session_lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """What SQS says about a queue when it is opened."""
-
-    is_fifo: bool
-    most_bytes: int
 
 
 class SqsQueue:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import math
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fleet.errors import SourceError, SourceUnavailable
-from fleet.sources.base import Outgoing, Unsent, never
+from fleet.sources.base import Outgoing, never
 from fleet.sources.daemon_threads import DaemonThreads
 from fleet.sources.halfway import told_half_way
 from fleet.sources.sqs.address import SqsAddress
-from fleet.sources.sqs.client import BATCH, GROUP_ATTRIBUTE, QueueFacts, SqsQueue
+from fleet.sources.sqs.client import BATCH, SqsQueue
+from fleet.sources.sqs.entry import HELD_UP, QueueFacts, entry_of, refusal, size_bytes
 
-OWN_GROUP = "fleet.none."
-"""Begins the FIFO group of a message that was sent without one: FIFO requires a group, so each gets its own."""
 BATCH_BYTES = 256 * 1024
 """Per call. AWS has raised it to 1 MiB, others have not; a larger message goes alone."""
-MAX_DELAY_S = 900
-_NAME = re.compile(r"[!-~]{1,128}")
-"""What a FIFO queue takes as a group or a dedup id."""
-_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_HELD_UP = Unsent("not sent: an earlier message of its group was not accepted")
 
 
 class SqsPublisher:
@@ -81,12 +71,12 @@ class SqsPublisher:
         accepted: set[int],
         stopped: set[str],
     ) -> None:
-        told = self._queue.send([_entry(messages[place], self._facts) for place in batch])
+        told = self._queue.send([entry_of(messages[place], self._facts) for place in batch])
         if told is None:
             failed: set[str] = set()
             for place in batch:
                 if messages[place].group in failed:
-                    answers[place] = _HELD_UP
+                    answers[place] = HELD_UP
                     continue
                 self._send(messages, [place], answers, accepted, failed)
             stopped |= failed
@@ -108,12 +98,12 @@ class SqsPublisher:
             if answers[place] is not None:
                 self._stop(message.group, stopped)
                 continue
-            size = _size(message)
+            size = size_bytes(message)
             if batch and (len(batch) == BATCH or batch_bytes + size > BATCH_BYTES):
                 yield batch
                 batch, batch_bytes = [], 0
             if message.group in stopped:
-                answers[place] = _HELD_UP
+                answers[place] = HELD_UP
                 continue
             batch.append(place)
             batch_bytes += size
@@ -131,54 +121,3 @@ class SqsPublisher:
             for other, why in zip(batch, told, strict=True)
         )
         return f"; {behind} later of its group are in" if behind and group and self._facts.is_fifo else ""
-
-
-def refusal(message: Outgoing, facts: QueueFacts) -> str | None:
-    """Why SQS cannot take a message; None if it can."""
-    try:
-        text = message.body.decode()
-    except UnicodeDecodeError:
-        return "SQS takes text only, and the body is not UTF-8"
-    if not text:
-        return "SQS does not take an empty body"
-    if _NO_TEXT.search(text):
-        return "the body holds a character that SQS does not take"
-    if _size(message) > facts.most_bytes:
-        return f"{_size(message)} bytes are more than the {facts.most_bytes} that the queue takes"
-    if message.delay_ms < 0:
-        return "delay is negative"
-    if facts.is_fifo:
-        if message.delay_ms:
-            return "a FIFO queue of SQS cannot delay a single message"
-        if message.group and not _NAME.fullmatch(message.group):
-            return "a FIFO group of SQS is 1 to 128 letters, digits and punctuation of ASCII, no spaces"
-        if message.group and message.group.startswith(OWN_GROUP):
-            return f"a group named {OWN_GROUP}… stands for no group"
-        return None
-    if message.group and _NO_TEXT.search(message.group):
-        return "the group holds a character that SQS does not take"
-    if message.delay_ms > MAX_DELAY_S * 1000:
-        return f"SQS delays a message by {MAX_DELAY_S} s at most"
-    return None
-
-
-def _entry(message: Outgoing, facts: QueueFacts) -> dict[str, Any]:
-    entry: dict[str, Any] = {"MessageBody": message.body.decode()}
-    if facts.is_fifo:
-        asked = message.dedup_id or message.id
-        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
-        entry["MessageDeduplicationId"] = asked if _NAME.fullmatch(asked) else digest
-        # The same for the same message: some queues look for repeated ids within a group only.
-        entry["MessageGroupId"] = message.group or OWN_GROUP + digest
-        return entry
-    if message.group:
-        entry["MessageAttributes"] = {GROUP_ATTRIBUTE: {"DataType": "String", "StringValue": message.group}}
-    if message.delay_ms:
-        entry["DelaySeconds"] = math.ceil(message.delay_ms / 1000)
-    return entry
-
-
-def _size(message: Outgoing) -> int:
-    """The bytes that SQS counts, including a group as a standard queue carries it."""
-    group = len(GROUP_ATTRIBUTE) + len("String") + len(message.group.encode("utf-8", "replace")) if message.group else 0
-    return len(message.body) + group

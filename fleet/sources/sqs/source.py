@@ -19,8 +19,8 @@ from fleet.errors import InvalidConfig, SourceError, SourceUnavailable
 from fleet.sources.base import Depth, Receipt, Received
 from fleet.sources.daemon_threads import DaemonThreads
 from fleet.sources.sqs.address import SqsAddress
-from fleet.sources.sqs.client import BATCH, GROUP_ATTRIBUTE, SqsQueue
-from fleet.sources.sqs.publisher import OWN_GROUP
+from fleet.sources.sqs.client import BATCH, SqsQueue
+from fleet.sources.sqs.entry import GROUP_ATTRIBUTE, OWN_GROUP
 from fleet.sources.sqs.receive import LongPolls
 
 log = logging.getLogger("fleet.sources")

@@ -10,8 +10,7 @@ import pytest
 from fleet.errors import SourceUnavailable
 from fleet.sources.base import Outgoing
 from fleet.sources.open import open_publisher
-from fleet.sources.sqs.client import QueueFacts
-from fleet.sources.sqs.publisher import refusal
+from fleet.sources.sqs.entry import QueueFacts, refusal
 from tests.messages import opened
 from tests.servers.moto import aws_settings
 from tests.servers.scripted_sqs import Answer, ScriptedSqs, all_done, failing, refusing, scripted_sqs
