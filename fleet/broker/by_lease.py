@@ -35,19 +35,25 @@ class ByLease:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(self._run())
+        task = asyncio.get_running_loop().create_task(self.run())
         try:
             yield
         finally:
             await end([task])
-            with contextlib.suppress(FleetError):
-                await self._lease.release()
+            await self.release()
 
-    async def _run(self) -> None:
+    async def release(self) -> None:
+        """The end: another may do it at once."""
+        with contextlib.suppress(FleetError):
+            await self._lease.release()
+
+    async def run(self) -> None:
         loop = asyncio.get_running_loop()
         minute_s = loop.time()
         said = ""
+        pause_s = EACH_SECOND_S
         while True:
+            await asyncio.sleep(pause_s)
             try:
                 if await self._is_ours():
                     await self._each_second()
@@ -59,7 +65,7 @@ class ByLease:
                 if str(error) != said:
                     self._log.warning("the upkeep of the %s waits: %s", self._what, error)
                 said = str(error)
-            await asyncio.sleep(EACH_SECOND_S if self._lease.held else _ASK_EVERY_S)
+            pause_s = EACH_SECOND_S if self._lease.held else _ASK_EVERY_S
 
     async def _is_ours(self) -> bool:
         if not self._lease.held:

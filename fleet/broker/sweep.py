@@ -16,9 +16,6 @@ from fleet.metrics.counters import Counters
 
 log = logging.getLogger("fleet.broker")
 
-EVERY_S = 60.0
-CARRY_EVERY_S = 1.0
-
 
 class Sweeper:
     def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]], counters: Counters) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet.broker import sweep, upkeep
+from fleet.broker import by_lease
 from fleet.broker.errors import InvalidArgument
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.queue import MessageQueue
@@ -111,10 +111,10 @@ def test_the_retention_is_of_pub_sub_by_default_and_has_its_range() -> None:
 def test_one_process_sweeps_each_minute_and_another_when_it_ends(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert sweep.EVERY_S == 60
-    monkeypatch.setattr(upkeep, "EVERY_S", 0.05)
-    monkeypatch.setattr(upkeep, "CARRY_EVERY_S", 0.01)
-    monkeypatch.setattr(upkeep, "_ASK_EVERY_S", 0.01)
+    assert by_lease.EACH_MINUTE_S == 60
+    monkeypatch.setattr(by_lease, "EACH_MINUTE_S", 0.05)
+    monkeypatch.setattr(by_lease, "EACH_SECOND_S", 0.01)
+    monkeypatch.setattr(by_lease, "_ASK_EVERY_S", 0.01)
     with redis_server.client() as client, MessageQueue(url=redis_server.url) as first:
         swept: list[str] = []
         until(lambda: bool(client.hget(BrokerKeys.sweeper, "owner")))
