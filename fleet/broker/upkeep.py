@@ -16,8 +16,8 @@ class Upkeep(ByLease):
         super().__init__(
             broker.client,
             BrokerKeys.sweeper,
-            each_second=broker.sweeper.carry,
-            each_minute=broker.sweeper.sweep,
+            each_second=lambda: broker.sweeper.carry(),
+            each_minute=lambda: broker.sweeper.sweep(),
             log=log,
             what="topics",
         )
