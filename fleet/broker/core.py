@@ -17,6 +17,7 @@ from fleet.broker.errors import (
     Exhausted,
     FailedPrecondition,
     InvalidArgument,
+    SubscriptionNotFound,
     TopicNotFound,
     Unavailable,
     Unsure,
@@ -136,6 +137,14 @@ class Broker:
         accepted = checked(messages)
         with as_broker_errors(may_have_happened=True):
             return await self._publisher.publish(check_topic_name(topic), accepted)
+
+    async def put_back(self, subscription: str, messages: Sequence[Message]) -> int:
+        """Messages that came from it, into this subscription alone. Returns how many it had room for."""
+        with as_broker_errors(may_have_happened=True):
+            seen = await self.directory.subscription(subscription)
+            if seen is None:
+                raise SubscriptionNotFound(subscription)
+            return await self._publisher.put_back(seen.record.topic, subscription, messages)
 
     async def pull(self, subscription: str, max_messages: int, *, wait_s: float = 0) -> list[PulledMessage]:
         """`wait_s`: how long to wait for the first one, if there is none now."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fleet.broker.counts import SUBSCRIPTION, TOPIC
 from fleet.broker.directory import Audience, Directory
+from fleet.broker.errors import FailedPrecondition
 from fleet.broker.message import Header, Message, pack
 from fleet.broker.names import message_id
 from fleet.errors import StateUnavailable
@@ -45,6 +46,20 @@ class Publisher:
 
         await self._directory.with_audience(topic, send)
         return ids
+
+    async def put_back(self, topic: str, subscription: str, messages: Sequence[Message]) -> int:
+        """For one subscription alone, whatever its filter says. Returns how many it had room for: the first ones."""
+
+        async def send(audience: Audience) -> int:
+            if subscription not in audience.names:
+                raise FailedPrecondition(f"subscription {subscription} has no topic any more: {topic} was deleted")
+            place = audience.names.index(subscription)
+            to = [(place, audience.ordered[place])]
+            copied = [Copies(pack(_header(one), one.data), one.ordering_key or "", to) for one in messages]
+            found = await audience.topic.publish(copied, audience.names)
+            return len(messages) - found.full.get(subscription, 0)
+
+        return await self._directory.with_audience(topic, send)
 
     def _count(self, topic: str, found: Published) -> None:
         self._counters.add(TOPIC, topic, "published", len(found.numbers))

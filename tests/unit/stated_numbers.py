@@ -306,6 +306,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"one look each {waits.LOOK_S:g} s, as a signal may be lost",
         f"- each {'second' if sweep.CARRY_EVERY_S == 1 else '?'}: dead letters",
         f"- each {sweep.EVERY_S:g} s: what is older",
+        f"of up to {sweep.MOST_CARRIED} subscriptions at a time",
         f"| {topic.MOST_HELD:,} messages or {topic.MOST_BYTES / 1e6:g} MB wait |",
         f"have 1 to {names.MAX_NAME_CHARACTERS} characters",
         f"keys of 1 to {topic_message.MAX_ATTRIBUTE_KEY_BYTES} bytes that do not begin with"

@@ -21,6 +21,7 @@ ADAPTER = Adapter(
     parse=name_of,
     source=_source,
     publisher=_publisher,
+    returner=None,
     look=Look(find=find, bodies=bodies),
     kept_in="redis",
     has_visibility_timeout=True,
