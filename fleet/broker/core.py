@@ -14,9 +14,11 @@ from fleet.broker.counts import told
 from fleet.broker.courier import Courier
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import (
+    BrokerError,
     Exhausted,
     FailedPrecondition,
     InvalidArgument,
+    SubscriptionNotFound,
     TopicNotFound,
     Unavailable,
     Unsure,
@@ -73,8 +75,10 @@ class Broker:
         try:
             broker = cls(client, url=url)
             async with told(client, broker.counters):
-                yield broker
-                await broker.close()
+                try:
+                    yield broker
+                finally:
+                    await broker.close()
         finally:
             await client.aclose()
 
@@ -137,6 +141,14 @@ class Broker:
         with as_broker_errors(may_have_happened=True):
             return await self._publisher.publish(check_topic_name(topic), accepted)
 
+    async def put_back(self, subscription: str, messages: Sequence[Message]) -> int:
+        """Messages that came from it, into this subscription alone. Returns how many it had room for."""
+        with as_broker_errors(may_have_happened=True):
+            seen = await self.directory.subscription(subscription)
+            if seen is None:
+                raise SubscriptionNotFound(subscription)
+            return await self._publisher.put_back(seen.record.topic, subscription, messages)
+
     async def pull(self, subscription: str, max_messages: int, *, wait_s: float = 0) -> list[PulledMessage]:
         """`wait_s`: how long to wait for the first one, if there is none now."""
         if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not 0 <= wait_s <= MOST_WAIT_S:
@@ -194,7 +206,11 @@ class Broker:
         return found
 
     async def _carry(self, pulled: Pulled) -> None:
-        await self._courier.carry(pulled)
+        try:
+            await self._courier.carry(pulled)
+        except (BrokerError, StateError) as error:
+            # What moved them is done, and was told so. The upkeep brings them, whoever runs it.
+            log.info("dead letters of subscription %s are left for later: %s", pulled.name, error)
 
 
 @contextlib.contextmanager

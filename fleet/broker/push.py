@@ -9,7 +9,7 @@ from fleet.broker.acks import Showing
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import FailedPrecondition
 from fleet.broker.message import PulledMessage
-from fleet.broker.pull import Puller, What, backoff_ms, nacked, rules_of
+from fleet.broker.pull import Puller, What, acked, backoff_ms, nacked, rules_of
 from fleet.broker.records import SubscriptionRecord
 from fleet.state.engine import PER_LANE, Depths, Rules
 
@@ -38,8 +38,8 @@ class Push:
         return pull.messages, pull.due_ms
 
     async def ack(self, ack_ids: Sequence[str]) -> list[bool]:
-        """False for what was shown again since, or whose time is over."""
-        return await self._conclude([(one, lambda *_: "d") for one in ack_ids])
+        """False for what was shown again since, or whose time is over. What is gone counts as acked."""
+        return await self._conclude([(one, acked) for one in ack_ids])
 
     async def nack(self, ack_ids: Sequence[tuple[str, int]]) -> list[bool]:
         """Each after its own delay in ms, or its backoff where that is longer."""

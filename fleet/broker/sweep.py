@@ -16,12 +16,17 @@ from fleet.metrics.counters import Counters
 
 log = logging.getLogger("fleet.broker")
 
+MOST_CARRIED = 200
+"""Subscriptions looked at in one go: each costs a call."""
+
 
 class Sweeper:
     def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]], counters: Counters) -> None:
         self._directory = directory
         self._counters = counters
         self._carry = carry
+        self._carried = ""
+        """Behind which name the next turn begins."""
 
     async def sweep(self) -> None:
         """Drop what is too old, move what was shown too often, clear what was thrown away."""
@@ -29,10 +34,15 @@ class Sweeper:
             await self._each(name, self._sweep_one)
 
     async def carry(self) -> None:
-        """Dead letters that somebody moved and did not bring."""
-        for name, record in (await self._directory.subscriptions()).items():
-            if record.options.dead_letter_policy:
-                await self._each(name, self._carry)
+        """Dead letters that somebody moved and did not bring: of some subscriptions in turn, if there are many."""
+        names = [
+            name for name, one in (await self._directory.subscriptions()).items() if one.options.dead_letter_policy
+        ]
+        behind = [name for name in names if name > self._carried]
+        turn = (behind or names)[:MOST_CARRIED]
+        for name in turn:
+            await self._each(name, self._carry)
+        self._carried = turn[-1] if len(names) > MOST_CARRIED else ""
 
     async def _each(self, name: str, job: Callable[[Pulled], Awaitable[object]]) -> None:
         try:

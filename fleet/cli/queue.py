@@ -8,6 +8,7 @@ from fleet.cli.base import Group, ask, example, json_option
 from fleet.cli.reading import fleet_of
 from fleet.cli.table import show_json
 from fleet.errors import FleetError
+from fleet.kinds import kind_of
 from fleet.operate import views
 from fleet.operate.send import uri_of_queue
 from fleet.sources.own import address as own
@@ -60,6 +61,8 @@ def purge(context: click.Context, name: str, yes: bool, as_json: bool) -> int:
 
 async def _uri_of(client: Client, name: str) -> str:
     uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
+    if kind_of(uri) == "topics":
+        raise FleetError(f"{name} is not a queue of our own: see `fleet subscriptions seek` and `remove`")
     if not own.is_own(uri):
         raise FleetError(
             f"{name} is not a queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools"

@@ -21,7 +21,7 @@ from fleet.config.router import RouterConfig, shown_uri
 from fleet.errors import FleetError
 from fleet.message import DEFAULT_GROUP, Message, encode
 from fleet.sources.base import Outgoing, Unsent, Unsure
-from fleet.sources.open import open_publisher
+from fleet.sources.open import open_returner
 from fleet.state.connect import Client
 from fleet.state.letters import Letters
 from fleet.words import number
@@ -163,7 +163,7 @@ async def _replay_queue(
         what = number(len(good), "letter")
         done.left.append(f"queue {queue} is not configured (any more): configure it to replay {what}")
         return
-    publisher = open_publisher(configured.uri)
+    publisher = open_returner(configured.uri)
     await publisher.open()
     try:
         for first in range(0, len(good), BATCH):

@@ -69,6 +69,8 @@ class Adapter(Generic[Address]):
     """Not connected yet."""
     publisher: Callable[[Address, Surroundings], Publisher]
     """Not connected yet."""
+    returner: Callable[[Address, Surroundings], Publisher] | None
+    """What takes a dead letter of the queue back. None: its publisher does."""
     look: Look[Address] | None
     """None if receiving a message is the only way to see it."""
     kept_in: Literal["file", "redis", "broker"]

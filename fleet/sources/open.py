@@ -60,6 +60,12 @@ def open_publisher(uri: str, *, around: Surroundings | None = None) -> Publisher
     return adapter.publisher(adapter.parse(uri), around or _around)
 
 
+def open_returner(uri: str, *, around: Surroundings | None = None) -> Publisher:
+    """What takes back messages that came from the queue, not connected yet."""
+    adapter = adapter_of(uri)
+    return (adapter.returner or adapter.publisher)(adapter.parse(uri), around or _around)
+
+
 @cache
 def _load(kind: str) -> Adapter[Any]:
     """Called when a queue of this kind is first met: a process that has none pays nothing for it."""

@@ -254,6 +254,7 @@ def test_what_is_published_over_http_is_pushed_to_an_endpoint_and_counted(site: 
         until(lambda: site.metrics().get(acked) == 1)
         assert site.metrics()['fleet_broker_published_total{topic="orders"}'] == 1
         assert [one["messages"] for one in site.get("/monitoring/subscriptions")] == [0]
+        assert "Queue audit cannot be searched without receiving its messages; it holds 0" in run("explain", "no").out
     finally:
         router.write_text(before)
         site.post("/config/reload", status=202)

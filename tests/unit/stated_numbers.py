@@ -11,9 +11,10 @@ from coordinator import acknowledge, consume, late, room, rounds, setbacks, watc
 from coordinator.syncer import fetch, sync, validate
 from fleet import letter, message, outcome
 from fleet import process as every_process
-from fleet.broker import by_lease, core, counts, names, options, pull, waits
+from fleet.broker import by_lease, core, counts, names, options, pull, sweep, waits
 from fleet.broker import filter as filters
 from fleet.broker import message as topic_message
+from fleet.broker import publish as publishing
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -304,10 +305,13 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/broker.md": (
         f"at most {pull.MOST_PULLED:,} a call",
+        f"More than {publishing.MOST_COPIES:,} copies (messages times subscriptions), or"
+        f" {publishing._MOST_BYTES / 2**20:g} MB of data",
         f"after that time (at most {core.MOST_WAIT_S} s)",
         f"one look each {waits.LOOK_S:g} s, as a signal may be lost",
         f"- each {'second' if by_lease.EACH_SECOND_S == 1 else '?'}: dead letters",
         f"- each {by_lease.EACH_MINUTE_S:g} s: what is older",
+        f"of up to {sweep.MOST_CARRIED} subscriptions at a time",
         f"| {topic.MOST_HELD:,} messages or {topic.MOST_BYTES / 1e6:g} MB wait |",
         f"have 1 to {names.MAX_NAME_CHARACTERS} characters",
         f"keys of 1 to {topic_message.MAX_ATTRIBUTE_KEY_BYTES} bytes that do not begin with"

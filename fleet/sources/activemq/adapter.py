@@ -23,6 +23,7 @@ ADAPTER = Adapter(
     parse=parse_address,
     source=_source,
     publisher=_publisher,
+    returner=None,
     look=None,
     kept_in="broker",
     has_visibility_timeout=False,

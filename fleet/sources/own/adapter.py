@@ -51,6 +51,7 @@ ADAPTER = Adapter(
     parse=_parse,
     source=_source,
     publisher=_publisher,
+    returner=None,
     look=Look(find=_find, bodies=_bodies),
     kept_in="redis",
     has_visibility_timeout=True,

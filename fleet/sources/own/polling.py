@@ -19,7 +19,7 @@ LOOK_S = 5.0
 
 class Polling(ABC):
     def __init__(self, *, redis_url: str) -> None:
-        self.client: Client | None = None
+        self._client: Client | None = None
         self._redis_url = redis_url
         self._shows = asyncio.Event()
         self._signals: asyncio.Task[None] | None = None
@@ -28,7 +28,7 @@ class Polling(ABC):
         """Received by a poll that was cancelled, or more than the next one asks for."""
 
     @abstractmethod
-    async def ask(self, most: int) -> tuple[list[Received], int | None]:
+    async def _ask(self, most: int) -> tuple[list[Received], int | None]:
         """Receive now. If there is nothing: the ms until there may be something, if that is known."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Polling(ABC):
         if self._over:
             return None
         if self._receiving is None:
-            self._receiving = asyncio.get_running_loop().create_task(self.ask(most))
+            self._receiving = asyncio.get_running_loop().create_task(self._ask(most))
         try:
             self._over, due_ms = await asyncio.shield(self._receiving)
         except asyncio.CancelledError:
@@ -90,9 +90,9 @@ class Polling(ABC):
 
     def _listen(self) -> None:
         """Started by the first poll: a caller that only asks for the depth needs no signals."""
-        if self._signals is None and self.client is not None:
+        if self._signals is None and self._client is not None:
             signals = Signals(
-                client=self.client,
+                client=self._client,
                 url=self._redis_url,
                 handlers={OWN_QUEUE_CHANNEL: self._on_signal},
                 on_subscribed=self._shows.set,

@@ -72,7 +72,7 @@ class OwnSource(Polling):
 
     def attach(self, client: Client) -> None:
         """Use a connection that the caller opened and will close."""
-        self.client, self.queue = client, OwnQueue(client, self._queue_name)
+        self._client, self.queue = client, OwnQueue(client, self._queue_name)
 
     async def ack(self, receipts: Sequence[Receipt]) -> list[bool]:
         return await self._conclude([(one, "delete", 0) for one in receipts])
@@ -95,7 +95,7 @@ class OwnSource(Polling):
             self.queue = None
             await self._connection.close()
 
-    async def ask(self, most: int) -> tuple[list[Received], int | None]:
+    async def _ask(self, most: int) -> tuple[list[Received], int | None]:
         with _as_source_errors(self._queue_name):
             shown, due_ms = await self._opened().receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms

@@ -24,6 +24,7 @@ ADAPTER = Adapter(
     parse=parse_address,
     source=_source,
     publisher=_publisher,
+    returner=None,
     look=Look(find=find, bodies=bodies),
     kept_in="file",
     has_visibility_timeout=True,

@@ -7,6 +7,7 @@ from fleet.sources.adapter import Adapter, Asked
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.topics.address import Address, parse
 from fleet.sources.topics.publisher import NoPublisher, TopicPublisher
+from fleet.sources.topics.returner import Returner
 from fleet.sources.topics.source import SubscriptionSource
 
 
@@ -24,10 +25,17 @@ def _publisher(address: Address, around: Surroundings) -> Publisher:
     return TopicPublisher(topic=address.name, redis_url=around.redis_url)
 
 
+def _returner(address: Address, around: Surroundings) -> Publisher:
+    if address.kind == "topic":
+        return _publisher(address, around)
+    return Returner(subscription=address.name, redis_url=around.redis_url)
+
+
 ADAPTER = Adapter(
     parse=parse,
     source=_source,
     publisher=_publisher,
+    returner=_returner,
     look=None,
     kept_in="redis",
     has_visibility_timeout=True,

@@ -36,9 +36,9 @@ class SubscriptionSource(Polling):
         async with self._connection.opening() as broker:
             push = broker.push(self._name)
             await self._look(push)
-            self.client, self._push = broker.client, push
+            self._client, self._push = broker.client, push
 
-    async def ask(self, most: int) -> tuple[list[Received], int | None]:
+    async def _ask(self, most: int) -> tuple[list[Received], int | None]:
         if not most:
             return [], None
         with as_source_errors(self._uri):

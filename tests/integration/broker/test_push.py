@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partialmethod
+from unittest.mock import ANY
 
 import pytest
 
 from fleet.broker.queue import MessageQueue
+from fleet.config.router import QueueConfig, RouterConfig
 from fleet.errors import SourceError
-from fleet.sources.base import Receipt, Received, Surroundings
-from fleet.sources.open import open_source
+from fleet.operate.dead_letters import Letter, replay
+from fleet.sources import open as opening
+from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Surroundings
+from fleet.sources.open import open_returner, open_source
 from fleet.sources.topics.source import SubscriptionSource
+from fleet.state import topic
+from fleet.state.connect import connected
+from fleet.state.keys import QueueKeys
 from tests.clocks import HandClock
+from tests.servers.local import RedisServer
 
 VISIBILITY_MS = 30_000
 
@@ -26,9 +36,15 @@ class Reader:
         self._url, self._clock, self._stack = url, clock, stack
         queue.register_topic("topic")
 
+    @property
+    def around(self) -> Surroundings:
+        return Surroundings(redis_url=self._url)
+
+    def returner(self) -> Publisher:
+        return open_returner("fleet://subscription/sub", around=self.around)
+
     async def source(self) -> SubscriptionSource:
-        around = Surroundings(redis_url=self._url)
-        source = open_source("q", "fleet://subscription/sub", VISIBILITY_MS, around=around)
+        source = open_source("q", "fleet://subscription/sub", VISIBILITY_MS, around=self.around)
         assert isinstance(source, SubscriptionSource)
         await source.open()
         self._stack.push_async_callback(source.close)
@@ -182,6 +198,27 @@ async def test_one_that_is_not_there_or_lost_its_topic_is_an_error_until_it_is_m
     assert source.holds_groups
 
 
+@pytest.mark.parametrize("topic_goes_too", [True, False])
+async def test_what_went_with_its_subscription_or_its_topic_counts_as_acked(
+    reader: Reader, topic_goes_too: bool
+) -> None:
+    reader.queue.register_subscription("sub", "topic")
+    source = await reader.source()
+    reader.publish("a", "b")
+    a, b = held(await source.poll(10, 0))
+    if topic_goes_too:
+        reader.queue.unregister_topic("topic")
+    else:
+        reader.queue.unregister_subscription("sub")
+    assert await source.ack([a]) == [True]
+    assert (await source.nack([(b, 0)]), await source.extend([b], 1)) == ([False], [False])
+    if topic_goes_too:
+        reader.queue.unregister_subscription("sub")
+        reader.queue.register_topic("topic")
+    reader.queue.register_subscription("sub", "topic")
+    assert (await source.ack([a]), await source.poll(10, 0)) == ([True], [])
+
+
 async def test_what_a_poll_did_not_return_is_shown_again_at_once_when_it_is_closed(reader: Reader) -> None:
     reader.queue.register_subscription("sub", "topic")
     source = await reader.source()
@@ -204,3 +241,64 @@ async def test_an_ack_id_of_another_subscription_acks_nothing(reader: Reader) ->
     (other,) = reader.queue.pull("other", 1)
     assert await source.ack([Receipt("x", other.ack_id)]) == [False]
     reader.queue.ack(other.ack_id)
+
+
+# Dead letters of the router -------------------------------------------------------------------------
+
+
+async def test_a_dead_letter_goes_back_into_the_subscription_that_it_came_from_and_no_other(reader: Reader) -> None:
+    for name in ("sub", "other"):
+        reader.queue.register_subscription(name, "topic", message_ordering=True, filter="attributes:kind")
+    source = await reader.source()
+    returner = reader.returner()
+    await returner.open()
+    one = Outgoing("m", b"body", "g", "replay-1")
+    assert await returner.publish([one, Outgoing("n", b"", "k" * 1025)]) == [None, ANY]
+    await returner.close()
+    (received,) = await source.poll(10, 0)
+    assert (received.body, received.group, received.receive_count) == (b"body", "g", 1)
+    assert reader.queue.pull("other", 10) == []
+
+
+async def test_a_replay_goes_by_the_adapter_that_takes_letters_back(
+    reader: Reader, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.queue.register_subscription("sub", "topic", message_ordering=True)
+    source = await reader.source()
+    monkeypatch.setattr(opening, "_around", reader.around)
+    content = {"messageId": "m", "mediationTarget": "http://h/", "poolCode": "P", "messageGroupId": "g"}
+    raw = json.dumps({"kind": "parked", **content})
+    config = RouterConfig(queues=(QueueConfig(name="q", uri="fleet://subscription/sub"),))
+    async with connected(redis_server.url) as client:
+        await client.lpush(QueueKeys("q").dead, raw)
+        replayed = await replay(client, config, [Letter("q", raw, json.loads(raw))])
+        assert (replayed.sent, replayed.left, await client.llen(QueueKeys("q").dead)) == (1, [], 0)
+    (received,) = await source.poll(10, 0)
+    assert (json.loads(received.body)["id"], received.group) == ("m", "g")
+
+
+async def test_what_a_full_subscription_has_no_room_for_stays_a_letter(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic.Topic, "publish", partialmethod(topic.Topic.publish, most=2))
+    reader.queue.register_subscription("sub", "topic")
+    returner = reader.returner()
+    await returner.open()
+    answers = await returner.publish([Outgoing(str(n), b"x", None) for n in range(3)])
+    await returner.close()
+    assert answers == [None, None, "subscription sub is full"]
+
+
+async def test_of_one_that_is_gone_letters_stay(reader: Reader) -> None:
+    with pytest.raises(SourceError, match="Subscription not found: sub"):
+        await reader.returner().open()
+    reader.queue.register_subscription("sub", "topic")
+    returner = reader.returner()
+    await returner.open()
+    reader.queue.unregister_topic("topic")
+    with pytest.raises(SourceError, match="Topic not found: topic"):
+        await returner.publish([Outgoing("m", b"x", None)])
+    reader.queue.register_topic("topic")
+    with pytest.raises(SourceError, match="no topic any more"):
+        await returner.publish([Outgoing("m", b"x", None)])
+    await returner.close()

@@ -108,6 +108,27 @@ def test_the_retention_is_of_pub_sub_by_default_and_has_its_range() -> None:
             SubscriptionOptions.read(message_retention_seconds=wrong)
 
 
+def test_of_many_subscriptions_some_are_looked_at_in_turn(
+    message_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "MOST_CARRIED", 2)
+    message_queue.register_topic("topic")
+    policy = {"dead_letter_topic": "dead", "max_delivery_attempts": 1}
+    for number in range(5):
+        message_queue.register_subscription(f"s{number}", "topic", dead_letter_policy=policy)
+    message_queue.register_subscription("plain", "topic")
+    message_queue.publish("topic", [{"data": b"x"}])
+    for number in range(5):  # they wait for their topic
+        message_queue.nack(message_queue.pull(f"s{number}", 1)[0].ack_id)
+    message_queue.register_topic("dead")
+    message_queue.register_subscription("letters", "dead")
+    arrived = []
+    for _ in range(4):
+        message_queue._run(message_queue._broker.sweeper.carry())
+        arrived.append(held(message_queue, "letters"))
+    assert arrived == [2, 4, 5, 5]
+
+
 def test_one_process_sweeps_each_minute_and_another_when_it_ends(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from fleet.broker import core, waits
 from fleet.broker.errors import BrokerError, FailedPrecondition, SubscriptionNotFound
 from fleet.broker.queue import MessageQueue
 from fleet.state.keys import SubscriptionKeys
-from tests.servers.local import RedisServer
+from tests.servers.local import RedisCluster, RedisServer
 from tests.waiting import let_pass, until
 
 STATE = SubscriptionKeys("topic", "sub").state
@@ -141,6 +141,20 @@ def test_closing_ends_it(queues: Queues) -> None:
     queues.here.close()
     with pytest.raises(FailedPrecondition, match="closed"):
         pulling.result(SOON_S)
+
+
+def test_in_a_cluster_it_wakes_too(redis_cluster: RedisCluster) -> None:
+    with (
+        MessageQueue(url=redis_cluster.url) as here,
+        MessageQueue(url=redis_cluster.url) as there,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        here.register_topic("topic")
+        here.register_subscription("sub", "topic")
+        pulling = threads.submit(lambda: here.pull("sub", 10, wait_seconds=30))
+        until(lambda: bool(there._run(there._broker.client.hget(STATE, "waits"))))
+        there.publish("topic", [{"data": b"a"}])
+        assert texts(pulling) == ["a"]
 
 
 @pytest.mark.parametrize("wait_s", [-1, core.MOST_WAIT_S + 1, float("nan"), True, "1"])

@@ -172,7 +172,7 @@ class Broken:
 async def test_a_letter_that_its_queue_did_not_accept_stays(
     client: Client, config: RouterConfig, monkeypatch: pytest.MonkeyPatch, refusal: str, sent: int, words: str
 ) -> None:
-    monkeypatch.setattr(dead, "open_publisher", lambda _uri: Broken(2, refusal))
+    monkeypatch.setattr(dead, "open_returner", lambda _uri: Broken(2, refusal))
     await client.lpush(QueueKeys("q").dead, letter(1), letter(2), letter(3))
     done = await replay(client, config, await found(client))
     assert done.sent == sent
