@@ -9,7 +9,7 @@ from fleet.lease import Lease
 from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
 from fleet.state.catalogue import Catalogue, Change
-from fleet.state.engine import Engine, Rules, charge
+from fleet.state.engine import Engine, Rules
 from fleet.state.keys import FleetKeys, OwnQueueKeys
 from fleet.state.look import look
 from fleet.state.operate import PoolByHand
@@ -143,9 +143,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     (moving,) = await broker.outgoing("third", 10)
     assert await broker.leave("third", moving.place) == 0
     yield "own/charge"
-    charged = await charge(
-        stage.client, OwnQueueKeys(name), "Send", [1, 2], incarnation=1, capacity=2.0, refill=1.0, idle_ms=TTL_MS
-    )
+    charged = await broker.charge("Send", [1, 2], capacity=2.0, refill=1.0, idle_ms=TTL_MS)
     assert charged.wait_ms[0] == 0 < charged.wait_ms[1]
     yield "own/publish"
     topic = Topic(stage.client, name, incarnation=1, version=1, now_ms=str(stage.now_ms))
