@@ -128,6 +128,13 @@ class Moving(NamedTuple):
     stored: str
 
 
+@dataclass(frozen=True, slots=True)
+class Charged:
+    tokens: float
+    wait_ms: Sequence[float]
+    """Of each who asked: 0 if it was served, else in how many ms there would be enough for it."""
+
+
 class Engine:
     """`incarnation`, `version`: what the caller knows of it, 0 for one that has neither. `now_ms` is for tests."""
 
@@ -271,6 +278,19 @@ class Engine:
         found: list[Any] = await s(self.client, keys, [*self._known(), visibility_ms, keep_ms, *given])
         return found
 
+    async def charge(
+        self, bucket: str, asked: Sequence[int], *, capacity: float, refill: float, idle_ms: int
+    ) -> Charged:
+        """Take tokens, each whole or not at all, in order."""
+        s = script("own/charge")
+        keys = [
+            f"{key}{bucket}" if name == "bucket" else key
+            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
+        ]
+        arguments: list[str | int] = [*self._known(), repr(capacity), repr(refill), idle_ms, *asked]
+        _, tokens, *waits = self._checked(await s(self.client, keys, arguments))
+        return Charged(float(tokens), [float(wait) for wait in waits])
+
     async def hold_off(self, ms: int) -> bool:
         """Whether nobody else has said so within that time."""
         assert isinstance(self.keys, OwnQueueKeys)
@@ -329,31 +349,6 @@ def checked(answer: list[Any], prefix: str) -> list[Any]:
     if answer[0] == "ahead":
         raise Ahead(f"{prefix} is not established")
     return answer
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    tokens: float
-    wait_ms: Sequence[float]
-    """Of each who asked: 0 if it was served, else in how many ms there would be enough for it."""
-
-
-async def charge(
-    client: Client,
-    keys: OwnQueueKeys,
-    bucket: str,
-    asked: Sequence[int],
-    *,
-    incarnation: int,
-    capacity: float,
-    refill: float,
-    idle_ms: int,
-    now_ms: str = "",
-) -> Charged:
-    """Take tokens, each whole or not at all, in order."""
-    arguments: list[str | int] = [now_ms, incarnation, repr(capacity), repr(refill), idle_ms, *asked]
-    tokens, *waits = await script("own/charge")(client, [keys.bucket + bucket], arguments)
-    return Charged(float(tokens), [float(wait) for wait in waits])
 
 
 def _showings(answer: list[Any], begin: int) -> list[Showing]:

@@ -10,7 +10,7 @@ from fleet.metrics.counters import Counters
 from fleet.state.breakers import SharedBreakers
 from fleet.state.by_hand import PoolByHand
 from fleet.state.catalogue import Catalogue, Change
-from fleet.state.engine import Engine, Rules, charge
+from fleet.state.engine import Engine, Rules
 from fleet.state.keys import FleetKeys, OwnQueueKeys
 from fleet.state.look import look
 from fleet.state.own_queue import Conclusion, NewMessage, OwnQueue
@@ -148,9 +148,7 @@ async def every_call(stage: Stage, *, code: str = "P", name: str = "q") -> Async
     await broker.note_attempt("attempt", [showing], "note", keep_ms=TTL_MS)
     assert await broker.again("attempt", visibility_ms=2000) == [(showing, "note")]
     yield "own/charge"
-    charged = await charge(
-        stage.client, OwnQueueKeys(name), "Send", [1, 2], incarnation=1, capacity=2.0, refill=1.0, idle_ms=TTL_MS
-    )
+    charged = await broker.charge("Send", [1, 2], capacity=2.0, refill=1.0, idle_ms=TTL_MS)
     assert charged.wait_ms[0] == 0 < charged.wait_ms[1]
     yield "own/publish"
     topic = Topic(stage.client, name, incarnation=1, version=1, now_ms=str(stage.now_ms))

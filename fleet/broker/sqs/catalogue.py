@@ -15,7 +15,7 @@ from fleet.broker.sqs.records import FEATURES, QueueRecord
 from fleet.broker.sqs.wait import Receiving
 from fleet.state.catalogue import Catalogue, Change
 from fleet.state.connect import Client
-from fleet.state.engine import Ahead, Charged, Engine, New, Rules, Sent, Showing, Stale, Taking, Verdict, charge
+from fleet.state.engine import Ahead, Engine, New, Rules, Sent, Showing, Stale, Taking, Verdict
 from fleet.state.keys import OwnQueueKeys
 
 T = TypeVar("T")
@@ -58,11 +58,6 @@ class Queue:
     def wall_ms(self) -> int:
         return int(self._now_ms() or time.time_ns() // 1_000_000)
 
-    @property
-    def keys(self) -> OwnQueueKeys:
-        """Of partition 0, where what there is one of stands."""
-        return OwnQueueKeys(PREFIX + self.name)
-
     def rules(self, visibility_s: int, *, per_lane: int = 10) -> Rules:
         attributes = self.attributes
         redrive = attributes.redrive
@@ -87,16 +82,9 @@ class Queue:
         if gather is None:
 
             async def call(asked: Sequence[int]) -> list[tuple[float, float]]:
-                found: Charged = await charge(
-                    self.client,
-                    self.keys,
-                    bucket,
-                    asked,
-                    incarnation=self.record.incarnation,
-                    capacity=capacity,
-                    refill=refill,
-                    idle_ms=BUCKET_IDLE_MS,
-                    now_ms=self._now_ms(),
+                # Partition 0 is where there is one bucket for all of them.
+                found = await self.engines[0].charge(
+                    bucket, asked, capacity=capacity, refill=refill, idle_ms=BUCKET_IDLE_MS
                 )
                 return [(found.tokens, wait_ms) for wait_ms in found.wait_ms]
 

@@ -1,22 +1,27 @@
--- own/charge: take tokens from a bucket, by Redis's clock: whole or not at all, each asker for itself, in order.
--- KEYS bucket
--- ARGV now_ms incarnation capacity refill idle_ms n …
---   incarnation: of the queue; a bucket of an earlier one, or with other figures, begins full; refill: tokens a second
--- Returns {tokens, wait_ms …}
+-- own/charge: take tokens from a bucket, by the queue's time: whole or not at all, each asker for itself, in order.
+-- WITH own_queue
+-- KEYS state bucket
+-- ARGV now_ms incarnation version capacity refill idle_ms n …
+--   incarnation, version: what the caller knows of the queue; refill: tokens a second
+--   a bucket of an earlier incarnation, or with other figures, begins full
+-- Returns {tag, tokens, wait_ms …}
+--   tag: `ok`, `stale` or `ahead` (with/own_queue.lua): figures of before neither reject nor fill
 --   tokens: what is left, as text; wait_ms: 0 for who was served, or in how many ms there would be enough for it, as text
-local bucket = KEYS[1]
-local now = time_ms(ARGV[1])
-local capacity, refill = tonumber(ARGV[3]), tonumber(ARGV[4])
-local idle_ms = ARGV[5]
-local figures = table.concat(ARGV, ' ', 2, 4)
+local state, bucket = unpack(KEYS)
+local queue = open_queue(state, ARGV[1], ARGV[2], ARGV[3])
+local now = queue.now
+local capacity, refill = tonumber(ARGV[4]), tonumber(ARGV[5])
+local idle_ms = ARGV[6]
+local figures = table.concat({ ARGV[2], ARGV[4], ARGV[5] }, ' ')
+if queue.verdict then return { queue.verdict } end
 local is = redis.call('HMGET', bucket, 'figures', 'tokens', 'at_ms')
 local tokens, at_ms = capacity, now
 if is[1] == figures then
   at_ms = math.max(now, tonumber(is[3]))
   tokens = math.min(capacity, tonumber(is[2]) + (at_ms - tonumber(is[3])) / 1000 * refill)
 end
-local answer = { '' }
-for i = 6, #ARGV do
+local answer = { 'ok', '' }
+for i = 7, #ARGV do
   local n = tonumber(ARGV[i])
   if tokens >= n then
     tokens = tokens - n
@@ -25,7 +30,7 @@ for i = 6, #ARGV do
     answer[#answer + 1] = string.format('%.17g', (n - tokens) / refill * 1000)
   end
 end
-answer[1] = string.format('%.17g', tokens)
-redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[1], 'at_ms', text(at_ms))
+answer[2] = string.format('%.17g', tokens)
+redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[2], 'at_ms', text(at_ms))
 redis.call('PEXPIRE', bucket, idle_ms)
 return answer
