@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import boto3
@@ -14,8 +15,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.servers.aws_models import write_query_models
 from tests.servers.local import RedisServer
 from tests.servers.sqs_door import REGION, SqsDoor, running_sqs_door
+
+Refused = Callable[[str, str], AbstractContextManager[None]]
 
 
 def client_of(door: SqsDoor, *, key: str = "any", secret: str = "any", **config: Any) -> Any:
@@ -30,9 +34,15 @@ def client_of(door: SqsDoor, *, key: str = "any", secret: str = "any", **config:
     )
 
 
-@pytest.fixture(scope="module")
-def sqs(sqs_door: SqsDoor) -> Iterator[Any]:
-    client = client_of(sqs_door)
+@pytest.fixture(scope="module", params=["json", "query"])
+def sqs(request: pytest.FixtureRequest, sqs_door: SqsDoor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The SDK as it is, and as it was before it spoke JSON to SQS."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "query":
+            patch.setenv("AWS_DATA_PATH", write_query_models(tmp_path_factory.mktemp("aws")))
+        patch.setattr(boto3, "DEFAULT_SESSION", None)  # the models are read once for all of a session's clients
+        client = client_of(sqs_door)
+    assert client.meta.service_model.resolved_protocol == request.param
     yield client
     client.close()
 
@@ -115,26 +125,41 @@ def test_the_resources_of_boto3_send_receive_hide_and_delete(sqs_door: SqsDoor, 
     resource.meta.client.close()
 
 
-def test_errors_are_the_classes_that_the_sdk_has_for_them(sqs: Any, name: str) -> None:
-    with pytest.raises(sqs.exceptions.QueueDoesNotExist) as missing:
+@pytest.fixture
+def refused(sqs: Any) -> Refused:
+    """A call must fail with this code: the same by either protocol; today's SDK has a class for it too."""
+
+    @contextmanager
+    def failing(kind: str, code: str) -> Iterator[None]:
+        with pytest.raises(ClientError) as caught:
+            yield
+        assert caught.value.response["Error"]["Code"] == code
+        assert caught.value.response["Error"]["Type"] == "Sender"
+        if sqs.meta.service_model.resolved_protocol == "json":
+            assert isinstance(caught.value, getattr(sqs.exceptions, kind))
+
+    return failing
+
+
+def test_errors_have_aws_codes_and_the_classes_that_the_sdk_has_for_them(sqs: Any, name: str, refused: Refused) -> None:
+    ours = "AWS.SimpleQueueService"
+    with refused("QueueDoesNotExist", f"{ours}.NonExistentQueue"):
         sqs.get_queue_url(QueueName=name)
-    assert missing.value.response["Error"]["Code"] == "AWS.SimpleQueueService.NonExistentQueue"
-    assert missing.value.response["Error"]["Type"] == "Sender"
     url = sqs.create_queue(QueueName=name)["QueueUrl"]
-    with pytest.raises(sqs.exceptions.QueueNameExists):
+    with refused("QueueNameExists", "QueueAlreadyExists"):
         sqs.create_queue(QueueName=name, Attributes={"DelaySeconds": "7"})
-    with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid):
+    with refused("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"):
         sqs.delete_message(QueueUrl=url, ReceiptHandle="nonsense")
-    with pytest.raises(sqs.exceptions.EmptyBatchRequest):
+    with refused("EmptyBatchRequest", f"{ours}.EmptyBatchRequest"):
         sqs.send_message_batch(QueueUrl=url, Entries=[])
-    with pytest.raises(sqs.exceptions.TooManyEntriesInBatchRequest):
+    with refused("TooManyEntriesInBatchRequest", f"{ours}.TooManyEntriesInBatchRequest"):
         sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": f"{i}", "MessageBody": "x"} for i in range(11)])
-    with pytest.raises(sqs.exceptions.BatchEntryIdsNotDistinct):
+    with refused("BatchEntryIdsNotDistinct", f"{ours}.BatchEntryIdsNotDistinct"):
         sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "a", "MessageBody": "x"}] * 2)
-    with pytest.raises(sqs.exceptions.InvalidAttributeName):
+    with refused("InvalidAttributeName", "InvalidAttributeName"):
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Nonsense"])
     sqs.purge_queue(QueueUrl=url)
-    with pytest.raises(sqs.exceptions.PurgeQueueInProgress):
+    with refused("PurgeQueueInProgress", f"{ours}.PurgeQueueInProgress"):
         sqs.purge_queue(QueueUrl=url)
 
 
@@ -231,10 +256,10 @@ def test_a_client_that_does_not_retry_hears_of_its_throttling(sqs: Any, name: st
     url = sqs.create_queue(QueueName=name, Attributes=limits)["QueueUrl"]
     entries = [{"Id": f"{i}", "MessageBody": "x"} for i in range(10)]
     sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as throttled:
         sqs.send_message(QueueUrl=url, MessageBody="one more")
-    assert refused.value.response["Error"]["Code"] == "Throttling"
-    headers = refused.value.response["ResponseMetadata"]["HTTPHeaders"]
+    assert throttled.value.response["Error"]["Code"] == "Throttling"
+    headers = throttled.value.response["ResponseMetadata"]["HTTPHeaders"]
     assert int(headers["retry-after"]) >= 1
     assert int(headers["x-amz-retry-after"]) >= 1
 

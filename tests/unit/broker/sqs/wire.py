@@ -37,6 +37,10 @@ def json_model() -> ServiceModel:
 
 @cache
 def query_model() -> ServiceModel:
+    return ServiceModel(query_description(), "sqs")
+
+
+def query_description() -> dict[str, Any]:
     """SQS as it was before AWS JSON. The names that the Query protocol flattens to are AWS's, from its reference."""
     old = botocore.session.get_session().get_component("data_loader").load_service_model("sqs", "service-2")
     description = dict(old)
@@ -72,7 +76,7 @@ def query_model() -> ServiceModel:
         name: {**one, "output": {**one["output"], "resultWrapper": f"{name}Result"}} if "output" in one else one
         for name, one in old["operations"].items()
     }
-    return ServiceModel({**description, "shapes": shapes, "operations": operations}, "sqs")
+    return {**description, "shapes": shapes, "operations": operations}
 
 
 _ITEMS = {
