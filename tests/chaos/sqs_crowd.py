@@ -20,11 +20,12 @@ QUEUES = (FIFO, STANDARD, DEAD_FIFO, DEAD_STANDARD)
 VISIBILITY_S = 3
 WAIT_S = 1
 GROUPS = 24
-POISON_EVERY = 17
-"""One message in so many is never deleted where it was sent to: it has to become a dead letter."""
+POISON_EVERY = 9
+"""One message in so many is never deleted where it was sent to: it has to become a dead letter. It comes in all groups
+at about the same time, so that several doors see that something moves."""
 _SENDERS = 6
 _REPEATED = 0.2
-_SLOW, _FORGETFUL = 0.04, 0.03
+_SLOW, _FORGETFUL = 0.08, 0.04
 
 
 def url(queue: str) -> str:
@@ -119,17 +120,20 @@ class Crowd:
             if not found:
                 continue
             letters = tuple(Letter(one["MessageId"], one["Body"]) for one in found)
-            self.journal.shown.append(Shown(queue, began_s, time.monotonic(), letters))
+            shown_s = time.monotonic()
+            self.journal.shown.append(Shown(queue, began_s, shown_s, letters))
             if dice.random() < _FORGETFUL:
                 continue
             if dice.random() < _SLOW:
                 await asyncio.sleep(VISIBILITY_S * dice.uniform(0.7, 1.4))
             handles = {one["Body"]: one["ReceiptHandle"] for one in found}
             good, back = _sorted_out(queue, letters)
-            await self._delete(wire, queue, good, handles)
+            await self._delete(wire, queue, good, handles, shown_s + VISIBILITY_S)
             await self._give_back(wire, queue, back, handles)
 
-    async def _delete(self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str]) -> None:
+    async def _delete(
+        self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str], until_s: float
+    ) -> None:
         if not letters:
             return
         began_s = time.monotonic()
@@ -139,7 +143,7 @@ class Crowd:
         found = await _until_answered(wire, "DeleteMessageBatch", {"QueueUrl": url(queue), "Entries": entries})
         ended_s = time.monotonic()
         for one in found["Successful"]:
-            self.journal.deleted.append(Deleted(queue, began_s, ended_s, letters[int(one["Id"])]))
+            self.journal.deleted.append(Deleted(queue, began_s, ended_s, letters[int(one["Id"])], until_s))
 
     async def _give_back(self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str]) -> None:
         for letter in reversed(letters):
@@ -156,7 +160,7 @@ def _sorted_out(queue: str, letters: Iterable[Letter]) -> tuple[list[Letter], li
     back: list[Letter] = []
     held: set[str] = set()
     for letter in letters:
-        is_poison = queue in (FIFO, STANDARD) and letter.place % POISON_EVERY == int(letter.group[1:]) % POISON_EVERY
+        is_poison = queue in (FIFO, STANDARD) and letter.place % POISON_EVERY == POISON_EVERY - 1
         if is_poison or letter.group in held:
             back.append(letter)
             if is_fifo(queue):

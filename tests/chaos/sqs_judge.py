@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Deleted(NamedTuple):
     began_s: float
     ended_s: float
     letter: Letter
+    until_s: float = math.inf
+    """By when the showing that it is of was over for certain."""
 
 
 @dataclass
@@ -58,10 +61,11 @@ class Verdict:
     inversions: list[str]
     after_deletion: list[str]
     accepted_twice: list[str]
+    too_late: list[str]
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.inversions or self.after_deletion or self.accepted_twice)
+        return not (self.lost or self.inversions or self.after_deletion or self.accepted_twice or self.too_late)
 
     def __str__(self) -> str:
         return "; ".join(
@@ -71,6 +75,7 @@ class Verdict:
                 ("inverted", self.inversions),
                 ("shown after they were deleted", self.after_deletion),
                 ("accepted twice", self.accepted_twice),
+                ("deleted too late", self.too_late),
             )
         )
 
@@ -81,6 +86,7 @@ def judge(journal: Journal) -> Verdict:
         inversions=[*_shown_too_early(journal.shown), *_deleted_too_early(journal)],
         after_deletion=list(_shown_after_deletion(journal)),
         accepted_twice=list(_accepted_twice(journal.shown)),
+        too_late=list(_too_late(journal)),
     )
 
 
@@ -114,12 +120,7 @@ def _shown_too_early(shown: Iterable[Shown]) -> Iterator[str]:
 
 def _deleted_too_early(journal: Journal) -> Iterator[str]:
     by_group: dict[tuple[str, str], dict[int, tuple[float, float]]] = defaultdict(dict)
-    dead = {
-        letter.body
-        for answer in journal.shown
-        for letter in answer.letters
-        if answer.queue != journal.accepted.get(letter.body, answer.queue)
-    }
+    dead = _dead(journal)
     for one in journal.deleted:
         has_moved = one.letter.body in dead and one.queue == journal.accepted[one.letter.body]
         # Of what has moved on, an old handle is told that it is gone.
@@ -135,6 +136,27 @@ def _deleted_too_early(journal: Journal) -> Iterator[str]:
             early = next((other for other, (_, ended_s) in in_order[i + 1 :] if ended_s < began_s), None)
             if early is not None:
                 yield f"{queue} {group}: {place} was deleted after {early}"
+
+
+def _too_late(journal: Journal) -> Iterator[str]:
+    """Deleted by one whose time was over, and by nobody else: in an ordered queue it may be another's by then."""
+    dead = _dead(journal)
+    by_body: dict[str, list[Deleted]] = defaultdict(list)
+    for one in journal.deleted:
+        by_body[one.letter.body].append(one)
+    for body, found in by_body.items():
+        if len(found) == 1 and is_fifo(found[0].queue) and body not in dead and found[0].began_s > found[0].until_s:
+            yield f"{found[0].queue} {body}: {found[0].began_s - found[0].until_s:.3f} s"
+
+
+def _dead(journal: Journal) -> set[str]:
+    """What was shown where it was not sent to."""
+    return {
+        letter.body
+        for answer in journal.shown
+        for letter in answer.letters
+        if answer.queue != journal.accepted.get(letter.body, answer.queue)
+    }
 
 
 def _shown_after_deletion(journal: Journal) -> Iterator[str]:

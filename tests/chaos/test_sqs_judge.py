@@ -58,6 +58,13 @@ def test_a_dedup_id_that_made_two_messages_is_seen() -> None:
     assert judge(journal(*facts)).accepted_twice == ["g/0 as another id, id of g/0"]
 
 
+def test_a_deletion_by_one_whose_time_was_over_is_seen_unless_it_was_gone_by_then() -> None:
+    late = Deleted(FIFO, 5.0, 5.1, Letter("id of g/1", "g/1"), until_s=4.5)
+    facts = (shown(1, "g/0", "g/1"), deleted(2, "g/0"))
+    assert judge(journal(*facts, [late])).too_late == [f"{FIFO} g/1: 0.500 s"]
+    assert judge(journal(*facts, deleted(3, "g/1"), [late])).is_clean
+
+
 def test_what_may_happen_is_no_fault() -> None:
     facts = (
         shown(1, "g/0", "g/1"),
