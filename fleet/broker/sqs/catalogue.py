@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from fleet.broker.sqs import errors, records
 from fleet.broker.sqs.gather import Gather
 from fleet.broker.sqs.records import FEATURES, QueueRecord
@@ -178,9 +180,22 @@ class Queues:
                 return await job(queue)
             except Stale:
                 self.forget(name, queue)
+                if (await self.find(name))[1] == queue.record:
+                    await self._catch_up(name, queue)
             except Ahead:
-                await establish(queue.engines)
+                # Who changed it died before it could say so; or it was deleted, so long ago that nobody remembers.
+                if (await self.find(name))[1] == queue.record:
+                    await establish(queue.engines)
+                else:
+                    self.forget(name, queue)
         raise errors.service_unavailable()
+
+    async def _catch_up(self, name: str, queue: Queue) -> None:
+        """The catalogue knows less than its queue: in a Cluster it may come back without its last writes."""
+        incarnation, version = max([await engine.known() for engine in queue.engines])
+        record = msgspec.structs.replace(queue.record, incarnation=incarnation, version=version)
+        if await self.change(name, records.written(queue.record), record):
+            await establish([engine_of(self.client, name, record, place) for place in range(len(queue.engines))])
 
     async def _read(self, name: str) -> Queue:
         _, record = await self.find(name)
@@ -197,6 +212,12 @@ class Queues:
         for engine in queue.engines:
             self._by_prefix[engine.keys.prefix] = queue
         return queue
+
+    def learn(self, name: str, record: QueueRecord) -> None:
+        """That is what the catalogue has: who changed it may have died before it told the queue."""
+        known = self._known.get(name)
+        if known is not None and known.record != record:
+            self.forget(name)
 
     def forget(self, name: str, queue: Queue | None = None) -> None:
         """What others are asking of it goes on, and finds out by itself."""
