@@ -128,11 +128,11 @@ class Crowd:
                 await asyncio.sleep(VISIBILITY_S * dice.uniform(0.7, 1.4))
             handles = {one["Body"]: one["ReceiptHandle"] for one in found}
             good, back = _sorted_out(queue, letters)
-            await self._delete(wire, queue, good, handles, shown_s + VISIBILITY_S)
+            await self._delete(wire, queue, good, handles, began_s + VISIBILITY_S, shown_s + VISIBILITY_S)
             await self._give_back(wire, queue, back, handles)
 
     async def _delete(
-        self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str], until_s: float
+        self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str], held_s: float, until_s: float
     ) -> None:
         if not letters:
             return
@@ -143,7 +143,7 @@ class Crowd:
         found = await _until_answered(wire, "DeleteMessageBatch", {"QueueUrl": url(queue), "Entries": entries})
         ended_s = time.monotonic()
         for one in found["Successful"]:
-            self.journal.deleted.append(Deleted(queue, began_s, ended_s, letters[int(one["Id"])], until_s))
+            self.journal.deleted.append(Deleted(queue, began_s, ended_s, letters[int(one["Id"])], until_s, held_s))
 
     async def _give_back(self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str]) -> None:
         for letter in reversed(letters):

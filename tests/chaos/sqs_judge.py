@@ -42,6 +42,8 @@ class Deleted(NamedTuple):
     letter: Letter
     until_s: float = math.inf
     """By when the showing that it is of was over for certain."""
+    held_s: float = math.inf
+    """Until when it held for certain."""
 
 
 @dataclass
@@ -123,7 +125,6 @@ def _deleted_too_early(journal: Journal) -> Iterator[str]:
     dead = _dead(journal)
     for one in journal.deleted:
         has_moved = one.letter.body in dead and one.queue == journal.accepted[one.letter.body]
-        # Of what has moved on, an old handle is told that it is gone.
         if is_fifo(one.queue) and not has_moved:
             found = by_group[one.queue, one.letter.group]
             # What is gone may be deleted again, as often as somebody likes: the first time counts.
@@ -162,7 +163,11 @@ def _dead(journal: Journal) -> set[str]:
 def _shown_after_deletion(journal: Journal) -> Iterator[str]:
     """In an ordered queue a message is what it says; in a standard one a send that is repeated makes another."""
     gone_s: dict[str, float] = {}
+    dead = _dead(journal)
     for one in journal.deleted:
+        has_moved = one.letter.body in dead and one.queue == journal.accepted[one.letter.body]
+        if has_moved and one.ended_s > one.held_s:
+            continue  # of what has moved on, an old handle is told that it is gone
         for name in _names_of(one.queue, one.letter):
             gone_s[name] = min(gone_s.get(name, one.ended_s), one.ended_s)
     for answer in journal.shown:

@@ -52,6 +52,18 @@ def test_a_message_that_comes_again_after_it_was_deleted_is_seen() -> None:
     assert len(judge(journal(*facts, shown(3, "g/1", queue=DEAD_FIFO))).after_deletion) == 1
 
 
+def test_a_message_that_was_deleted_in_time_is_not_among_the_dead_letters() -> None:
+    seen = (
+        shown(1, "g/0", "g/1"),
+        shown(4, "g/1", queue=DEAD_FIFO),
+        deleted(2, "g/0"),
+        deleted(5, "g/1", queue=DEAD_FIFO),
+    )
+    in_time, late = (Deleted(FIFO, 2.0, 2.1, Letter("id of g/1", "g/1"), held_s=held_s) for held_s in (3.0, 1.5))
+    assert len(judge(journal(*seen, [in_time])).after_deletion) == 1
+    assert judge(journal(*seen, [late])).is_clean
+
+
 def test_a_dedup_id_that_made_two_messages_is_seen() -> None:
     other = Shown(FIFO, 1.0, 1.1, (Letter("another id", "g/0"),))
     facts = (shown(1, "g/0", "g/1"), other, deleted(2, "g/0", "g/1"))

@@ -88,9 +88,10 @@ async def test_a_courier_that_slept_does_not_bring_to_the_next_queue_of_that_nam
             sqs.advance(600_000)
             await other.create("dead.fifo")
             await other.have_dead_letters("q.fifo", "b")
-        return await arrive(letters, **more)
+        taken: int = await arrive(letters, **more)
+        return taken
 
-    to.engines[0].arrive = sleep_and_arrive  # type: ignore[method-assign]
+    to.engines[0].arrive = sleep_and_arrive
     await carry(door)
     assert await door.bodies("dead.fifo") == ["b"]
     assert len(slept) == 1

@@ -28,7 +28,8 @@ MOST_IN_FLIGHT = {False: 120_000, True: 20_000}
 """Of a standard queue, and of a FIFO queue."""
 _MOST_SENT, _MOST_CONCLUDED, _MOST_CHARGED = 200, 500, 500
 _MOST_REMEMBERED = 20_000
-_TRIES = 5
+_TRIES = 20
+"""A receive may wait for as long as others take to change the queue so often."""
 
 
 class Queue:
@@ -220,7 +221,7 @@ class Queues:
             self.forget(name)
 
     def forget(self, name: str, queue: Queue | None = None) -> None:
-        """What others are asking of it goes on, and finds out by itself."""
+        """What others are asking of it goes on, and who waits there asks the next one."""
         known = self._known.get(name)
         if known is None or (queue is not None and known is not queue):
             return
@@ -228,7 +229,7 @@ class Queues:
         for engine in known.engines:
             if self._by_prefix.get(engine.keys.prefix) is known:
                 del self._by_prefix[engine.keys.prefix]
-        known.receiving.on_signal()
+        known.receiving.retire()
 
     def _forget_idle(self) -> None:
         for name, queue in list(self._known.items()):

@@ -23,8 +23,8 @@ SENDER = "AIDAFLEETLOCAL0000000"
 Given = Sequence[tuple[int, Showing]]
 
 
-async def receive_message(queue: Queue, call: Call, *, region: str, wait_s: float | None = None) -> dict[str, Any]:
-    """`wait_s`: what is left to wait, where the queue has changed under a receive that waited."""
+async def receive_message(queue: Queue, call: Call, *, region: str, waited_s: float = 0.0) -> dict[str, Any]:
+    """`waited_s`: how long it has waited already, where the queue has changed under it."""
     params, attributes = call.params, queue.attributes
     await charged(queue, call)
     most = ranges.messages(params)
@@ -37,8 +37,7 @@ async def receive_message(queue: Queue, call: Call, *, region: str, wait_s: floa
     if attempt:
         given, received_ms = await attempts.again(queue, attempt, visibility_s)
     if not given:
-        wait_s = asked_wait_s if wait_s is None else wait_s
-        given = await _receive(queue, call, most, visibility_s, wait_s)
+        given = await _receive(queue, call, most, visibility_s, max(0.0, asked_wait_s - waited_s))
         received_ms = queue.wall_ms()
         if attempt and given:
             await attempts.note(queue, attempt, given, received_ms)

@@ -97,8 +97,8 @@ class Verbs:
             nonlocal tries
             tries += 1
             # A queue that changes under a receive that waits costs it nothing but a look.
-            left_s = None if tries == 1 else max(0.0, queue.attributes.wait_s - (loop.time() - began_s))
-            return await receive_message(queue, call, region=self._region, wait_s=left_s)
+            waited_s = 0.0 if tries == 1 else loop.time() - began_s
+            return await receive_message(queue, call, region=self._region, waited_s=waited_s)
 
         return await self.queues.use(call.queue_name, receive)
 

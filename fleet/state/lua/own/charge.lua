@@ -10,10 +10,10 @@ local capacity, refill = tonumber(ARGV[3]), tonumber(ARGV[4])
 local idle_ms = ARGV[5]
 local figures = table.concat(ARGV, ' ', 2, 4)
 local is = redis.call('HMGET', bucket, 'figures', 'tokens', 'at_ms')
-local tokens, at_ms = capacity, now
+local tokens = capacity
 if is[1] == figures then
-  at_ms = math.max(now, tonumber(is[3]))
-  tokens = math.min(capacity, tonumber(is[2]) + (at_ms - tonumber(is[3])) / 1000 * refill)
+  -- A clock that has stepped back fills nothing; from here on it goes forward again.
+  tokens = math.min(capacity, tonumber(is[2]) + math.max(0, now - tonumber(is[3])) / 1000 * refill)
 end
 local answer = { '' }
 for i = 6, #ARGV do
@@ -26,6 +26,6 @@ for i = 6, #ARGV do
   end
 end
 answer[1] = string.format('%.17g', tokens)
-redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[1], 'at_ms', text(at_ms))
+redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[1], 'at_ms', text(now))
 redis.call('PEXPIRE', bucket, idle_ms)
 return answer
