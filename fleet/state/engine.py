@@ -23,6 +23,7 @@ one message of each."""
 LOOK = 100
 _CLEAR_AT_ONCE = 1000
 _TIDY_AT_ONCE = 500
+_LAST_PLACE = 2**53 - 1
 
 Kind = Literal["f", "s", "o", "t"]
 """Of the router; standard or ordered, of the SQS door; a subscription."""
@@ -254,6 +255,12 @@ class Engine:
         if await self._call("own/establish", arguments) == "stale":
             raise Stale(self.keys.prefix)
 
+    async def known(self) -> tuple[int, int]:
+        """The incarnation and version that it was told last."""
+        with translated():
+            found = await self.client.hmget(self.keys.state, ["incarnation", "version"])
+        return int(found[0] or 0), int(found[1] or 0)
+
     async def note_attempt(self, attempt: str, showings: Sequence[Showing], note: str, *, keep_ms: int) -> None:
         """Remember what an attempt was given, so that it may ask for the same again."""
         given = [part for one in showings for part in (one.number, one.group, note)]
@@ -328,6 +335,11 @@ class Engine:
         """Forget what has arrived there, up to that place. Returns how many are left."""
         left: int = await self._call("own/leave", [target, place])
         return left
+
+    async def forget_outboxes(self) -> None:
+        """What has not arrived is not sent any more."""
+        for target in await self.targets():
+            await self.leave(target, _LAST_PLACE)
 
     # ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from fleet.broker.sqs import errors, records
 from fleet.broker.sqs.gather import Gather
 from fleet.broker.sqs.records import FEATURES, QueueRecord
@@ -26,7 +28,8 @@ MOST_IN_FLIGHT = {False: 120_000, True: 20_000}
 """Of a standard queue, and of a FIFO queue."""
 _MOST_SENT, _MOST_CONCLUDED, _MOST_CHARGED = 200, 500, 500
 _MOST_REMEMBERED = 20_000
-_TRIES = 5
+_TRIES = 20
+"""A receive may wait for as long as others take to change the queue so often."""
 
 
 class Queue:
@@ -171,9 +174,23 @@ class Queues:
                 return await job(queue)
             except Stale:
                 self.forget(name, queue)
+                if (await self.find(name))[1] == queue.record:
+                    await self._catch_up(name, queue)
             except Ahead:
-                await establish(queue.engines, queue.record)
+                # Who changed it died before it could say so; or it was deleted, so long ago that nobody remembers.
+                if (await self.find(name))[1] == queue.record:
+                    await establish(queue.engines, queue.record)
+                else:
+                    self.forget(name, queue)
         raise errors.service_unavailable()
+
+    async def _catch_up(self, name: str, queue: Queue) -> None:
+        """The catalogue knows less than its queue: in a Cluster it may come back without its last writes."""
+        incarnation, version = max([await engine.known() for engine in queue.engines])
+        record = msgspec.structs.replace(queue.record, incarnation=incarnation, version=version)
+        if await self.change(name, records.written(queue.record), record):
+            engines = [engine_of(self.client, name, record, place) for place in range(len(queue.engines))]
+            await establish(engines, record)
 
     async def _read(self, name: str) -> Queue:
         _, record = await self.find(name)
@@ -191,8 +208,14 @@ class Queues:
             self._by_prefix[engine.keys.prefix] = queue
         return queue
 
+    def learn(self, name: str, record: QueueRecord) -> None:
+        """That is what the catalogue has: who changed it may have died before it told the queue."""
+        known = self._known.get(name)
+        if known is not None and known.record != record:
+            self.forget(name)
+
     def forget(self, name: str, queue: Queue | None = None) -> None:
-        """What others are asking of it goes on, and finds out by itself."""
+        """What others are asking of it goes on, and who waits there asks the next one."""
         known = self._known.get(name)
         if known is None or (queue is not None and known is not queue):
             return
@@ -200,7 +223,7 @@ class Queues:
         for engine in known.engines:
             if self._by_prefix.get(engine.keys.prefix) is known:
                 del self._by_prefix[engine.keys.prefix]
-        known.receiving.on_signal()
+        known.receiving.retire()
 
     def _forget_idle(self) -> None:
         for name, queue in list(self._known.items()):

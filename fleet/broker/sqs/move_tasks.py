@@ -16,35 +16,12 @@ from fleet.broker.sqs import errors, names, ranges
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import PREFIX, Queue, Queues
 from fleet.broker.sqs.courier import Courier
+from fleet.broker.sqs.tasks import CANCELLED, CANCELLING, COMPLETED, FAILED, RUNNING, Task, Tasks, read, written
 from fleet.state.catalogue import Change
 
 _KEPT = 10
 _AT_ONCE = 500
 _TRIES = 20
-RUNNING, CANCELLING, CANCELLED, COMPLETED, FAILED = "RUNNING", "CANCELLING", "CANCELLED", "COMPLETED", "FAILED"
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    handle: str
-    status: str
-    started_ms: int
-    to_move: int
-    target: str = ""
-    """'': each goes back to where it came from."""
-    moved: int = 0
-    a_second: int = 0
-    """0: as fast as it goes."""
-    failure: str = ""
-
-
-class Tasks(msgspec.Struct, frozen=True):
-    """Of one queue, the latest first."""
-
-    latest: tuple[Task, ...] = ()
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Tasks).decode
 
 
 class TaskVerbs:
@@ -74,7 +51,7 @@ class TaskVerbs:
         def started(tasks: Tasks) -> Tasks:
             if any(one.status in (RUNNING, CANCELLING) for one in tasks.latest):
                 raise errors.move_task_running()
-            return Tasks((task, *tasks.latest)[:_KEPT])
+            return msgspec.structs.replace(tasks, latest=(task, *tasks.latest)[:_KEPT])
 
         await self._change(source, started)
         return {"TaskHandle": written_handle(source, task.handle)}
@@ -125,7 +102,7 @@ class TaskVerbs:
     async def work(self) -> None:
         """A second's part of every task that runs."""
         async for source, text in self._queues.catalogue.all("tasks"):
-            for task in _decode(text).latest:
+            for task in read(text).latest:
                 if task.status in (RUNNING, CANCELLING):
                     await self._go_on(source, task)
 
@@ -176,14 +153,13 @@ class TaskVerbs:
     async def _change(self, source: str, change: Any) -> None:
         for _ in range(_TRIES):
             text, tasks = await self._tasks(source)
-            after = _encode(change(tasks)).decode()
-            if await self._queues.catalogue.change(Change("tasks", source, text, after)):
+            if await self._queues.catalogue.change(Change("tasks", source, text, written(change(tasks)))):
                 return
         raise errors.service_unavailable()
 
     async def _tasks(self, source: str) -> tuple[str, Tasks]:
         text = await self._queues.catalogue.get("tasks", source)
-        return text, _decode(text) if text else Tasks()
+        return text, read(text)
 
     async def _named(self, arn: str, parameter: str) -> str:
         name = names.name_of_arn(arn)
@@ -210,7 +186,8 @@ def read_handle(text: str) -> tuple[str, str]:
 
 
 def _with(tasks: Tasks, task: Task) -> Tasks:
-    return Tasks(tuple(task if one.handle == task.handle else one for one in tasks.latest))
+    latest = tuple(task if one.handle == task.handle else one for one in tasks.latest)
+    return msgspec.structs.replace(tasks, latest=latest)
 
 
 async def _visible(queue: Queue) -> int:

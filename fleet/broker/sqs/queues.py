@@ -1,4 +1,4 @@
-"""CreateQueue, GetQueueUrl, ListQueues, DeleteQueue, PurgeQueue, and the attributes of a queue.
+"""CreateQueue, GetQueueUrl, ListQueues, PurgeQueue, and the attributes of a queue.
 
 The catalogue is changed first, then every partition is told; callers that know less are refused from then on.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fleet.broker.sqs import attributes, errors, names, ranges, redrive
+from fleet.broker.sqs import attributes, errors, names, ranges, records, redrive
 from fleet.broker.sqs.attributes import Attributes
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import Queue, Queues, engine_of, establish
@@ -22,7 +22,6 @@ from fleet.broker.sqs.records import PARTITIONS, QueueRecord
 from fleet.broker.sqs.tags import check_tags
 from fleet.state.engine import Engine, Stale
 
-FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
 
@@ -36,13 +35,11 @@ class QueueVerbs:
         region: str,
         purge_interval_s: float,
         serves_partitions: Callable[[], Awaitable[bool]],
-        carry: Callable[[Queue], Awaitable[object]],
     ) -> None:
         self._queues = queues
         self._region = region
         self._purge_interval_s = purge_interval_s
         self._serves_partitions = serves_partitions
-        self._carry = carry
         self._ahead_us = 0
 
     # There or not -------------------------------------------------------------------------------------
@@ -64,9 +61,10 @@ class QueueVerbs:
             try:
                 await asyncio.gather(*(engine.establish() for engine in self._engines(name, record)))
             except Stale:
-                # One of that name was deleted under a higher number: a clock stepped back.
-                await self._queues.change(name, (await self._queues.find(name))[0], None)
-                self._ahead_us += 60_000_000
+                # Somebody has deleted it already. Or if it still stands there as we wrote it, one of that name was
+                # deleted under a higher number: a clock stepped back.
+                if await self._queues.change(name, records.written(record), None):
+                    self._ahead_us += 60_000_000
                 continue
             return url
         raise errors.service_unavailable()
@@ -116,22 +114,6 @@ class QueueVerbs:
         if token:
             result["NextToken"] = token
         return result
-
-    async def delete_queue(self, call: Call) -> None:
-        name = call.queue_name
-        for _ in range(_TRIES):
-            seen, record = await self._queues.find(name)
-            # What is on its way elsewhere has left already, and would go with the queue.
-            await self._queues.use(name, self._carry)
-            if await self._queues.change(name, seen, None):
-                break
-        else:
-            raise errors.service_unavailable()
-        gone = msgspec.structs.replace(record, incarnation=record.incarnation + 1)
-        engines = self._engines(name, gone)
-        await establish(engines, gone, keep_ms=FORGOTTEN_AFTER_MS)
-        for engine in engines:
-            await engine.clear()
 
     async def purge_queue(self, call: Call) -> None:
         name = call.queue_name

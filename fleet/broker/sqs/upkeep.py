@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from fleet.broker.by_lease import ByLease
 from fleet.broker.sqs.catalogue import Queue, Queues
 from fleet.broker.sqs.courier import Courier
+from fleet.broker.sqs.deletion import Deletion
 from fleet.broker.sqs.errors import SqsError
 from fleet.broker.sqs.move_tasks import TaskVerbs
-from fleet.errors import FleetError
+from fleet.errors import FleetError, StateUnavailable
 from fleet.state.keys import BrokerKeys
 
 log = logging.getLogger("fleet.sqs")
@@ -19,10 +20,13 @@ _QUEUES_A_SECOND = 1000
 
 
 class Upkeep:
-    def __init__(self, queues: Queues, courier: Courier, tasks: TaskVerbs) -> None:
+    def __init__(self, queues: Queues, courier: Courier, tasks: TaskVerbs, deletion: Deletion) -> None:
         self._queues = queues
         self._courier = courier
         self._tasks = tasks
+        self._deletion = deletion
+        self._said: dict[str, str] = {}
+        """Why a queue is left for later, as was said once."""
         self._left: list[str] = []
         """Queues with a dead-letter queue that are not looked at yet in this round."""
 
@@ -37,6 +41,7 @@ class Upkeep:
         )
 
     async def each_second(self) -> None:
+        await self._deletion.work()
         await self._tasks.work()
         if not self._left:
             records = await self._queues.all()
@@ -46,7 +51,8 @@ class Upkeep:
             await self._use(name, self._courier.carry)
 
     async def each_minute(self) -> None:
-        for name in await self._queues.names():
+        for name, record in (await self._queues.all()).items():
+            self._queues.learn(name, record)
             await self._use(name, self._tidy)
 
     async def carry_soon(self, name: str) -> None:
@@ -57,15 +63,20 @@ class Upkeep:
             log.info("dead letters of queue %s are left for later: %s", name, error)
 
     async def _tidy(self, queue: Queue) -> None:
-        moved = 0
         for engine in queue.engines:
-            moved += (await engine.tidy(queue.rules(0))).moved
+            await engine.tidy(queue.rules(0))
             await engine.clear()
-        if moved:
-            await self._courier.carry(queue)
+        # Whatever its policy is by now: a task moves messages of a queue that has none, and a policy may be taken away.
+        await self._courier.carry(queue)
 
     async def _use(self, name: str, job: Callable[[Queue], Awaitable[object]]) -> None:
         try:
             await self._queues.use(name, job)
-        except SqsError as error:
-            log.info("queue %s is left for later: %s", name, error)
+            self._said.pop(name, None)
+        except StateUnavailable:
+            raise
+        except (SqsError, FleetError) as error:
+            # One queue that cannot be read keeps nobody from the others.
+            if self._said.get(name) != str(error):
+                log.warning("queue %s is left for later: %s", name, error)
+            self._said[name] = str(error)

@@ -10,6 +10,7 @@ from fleet.broker.sqs import conclude, send
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import Queue, Queues
 from fleet.broker.sqs.courier import Courier
+from fleet.broker.sqs.deletion import Deletion
 from fleet.broker.sqs.door import Verb
 from fleet.broker.sqs.move_tasks import TaskVerbs
 from fleet.broker.sqs.queues import QueueVerbs
@@ -42,21 +43,21 @@ class Verbs:
         self.queues = Queues(client, now_ms, self._on_moved)
         self.courier = Courier(self.queues)
         self.tasks = TaskVerbs(self.queues, self.courier, region=region)
-        self.upkeep = Upkeep(self.queues, self.courier, self.tasks)
+        deletion = Deletion(self.queues, self.courier.carry)
+        self.upkeep = Upkeep(self.queues, self.courier, self.tasks, deletion)
         self._carrying: dict[str, asyncio.Task[object]] = {}
         queues = QueueVerbs(
             self.queues,
             region=region,
             purge_interval_s=purge_interval_s,
             serves_partitions=serves_partitions,
-            carry=self.courier.carry,
         )
         tags = TagVerbs(self.queues, queues.update, region=region)
         self.table: Mapping[str, Verb] = {
             "CreateQueue": queues.create_queue,
             "GetQueueUrl": queues.get_queue_url,
             "ListQueues": queues.list_queues,
-            "DeleteQueue": queues.delete_queue,
+            "DeleteQueue": deletion.delete_queue,
             "PurgeQueue": queues.purge_queue,
             "GetQueueAttributes": queues.get_queue_attributes,
             "SetQueueAttributes": queues.set_queue_attributes,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fleet.state.engine import Showing, Taking
+from fleet.state.engine import Showing, Stale, Taking
 from fleet.waiting import happens
 
 LOOK_S = 5.0
@@ -52,10 +52,16 @@ class Receiving:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._start = 0
+        self._is_retired = False
         self.is_over = False
         """Whether as many are out as may be, when we last looked."""
 
     def on_signal(self) -> None:
+        self._news.set()
+
+    def retire(self) -> None:
+        """Signals come to another from now on: who waits is told to go there."""
+        self._is_retired = True
         self._news.set()
 
     def end(self) -> None:
@@ -87,6 +93,8 @@ class Receiving:
                 due_ms = await self._round()
                 if not self._askers:
                     return
+                if self._is_retired:
+                    raise Stale("another queue of that name is known by now")
                 now_s = asyncio.get_running_loop().time()
                 next_s = min(asker.until_s for asker in self._askers) - now_s
                 # A millisecond more than due: timers may fire a little early.
@@ -99,7 +107,10 @@ class Receiving:
 
     def _fail(self, error: Exception) -> None:
         for asker in self._askers:
-            if not asker.answer.done():
+            if asker.given:
+                # Another partition could not be asked; what this one gave would be hidden from everybody.
+                self._answer(asker)
+            elif not asker.answer.done():
                 asker.answer.set_exception(error)
         self._askers.clear()
 
@@ -115,10 +126,8 @@ class Receiving:
                 due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
         now_s = asyncio.get_running_loop().time()
         for asker in askers:
-            if asker.given or asker.until_s <= now_s:
+            if asker.given or asker.until_s <= now_s or asker.is_gone():
                 self._answer(asker)
-            elif asker.is_gone():
-                asker.answer.cancel()
         self._askers = deque(asker for asker in self._askers if not asker.answer.done())
         return due_ms
 
@@ -138,6 +147,8 @@ class Receiving:
             taking = await self._receive(partition, wanted, visibility_s, widest)
             self.is_over = taking.is_over
             if taking.showings:
+                # Only a call that finds nothing has us told of what comes next.
+                due_ms = 0
                 over = self._share(partition, taking.showings, askers)
                 if over:
                     await self._put_back(partition, over)

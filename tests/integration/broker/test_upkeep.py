@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet.broker import by_lease
+from fleet.broker import by_lease, sweep
 from fleet.broker.errors import InvalidArgument
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.queue import MessageQueue

@@ -48,7 +48,7 @@ for i = 1, total do
   end
 end
 if taken > 0 then
-  redis.call('HSET', state, 'last', text(last), 'from:' .. source, place)
+  redis.call('HSET', state, 'last', text(last), 'from:' .. source, text(place))
   wake_who_waits(queue)
 end
 return { 'ok', taken }

@@ -15,10 +15,10 @@ local idle_ms = ARGV[6]
 local figures = table.concat({ ARGV[2], ARGV[4], ARGV[5] }, ' ')
 if queue.verdict then return { queue.verdict } end
 local is = redis.call('HMGET', bucket, 'figures', 'tokens', 'at_ms')
-local tokens, at_ms = capacity, now
+local tokens = capacity
 if is[1] == figures then
-  at_ms = math.max(now, tonumber(is[3]))
-  tokens = math.min(capacity, tonumber(is[2]) + (at_ms - tonumber(is[3])) / 1000 * refill)
+  -- A clock that has stepped back fills nothing; from here on it goes forward again.
+  tokens = math.min(capacity, tonumber(is[2]) + math.max(0, now - tonumber(is[3])) / 1000 * refill)
 end
 local answer = { 'ok', '' }
 for i = 7, #ARGV do
@@ -31,6 +31,6 @@ for i = 7, #ARGV do
   end
 end
 answer[2] = string.format('%.17g', tokens)
-redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[2], 'at_ms', text(at_ms))
+redis.call('HSET', bucket, 'figures', figures, 'tokens', answer[2], 'at_ms', text(now))
 redis.call('PEXPIRE', bucket, idle_ms)
 return answer

@@ -80,7 +80,7 @@ for i = 1, total do
   if not copy(i) then return { 'full' } end
 end
 redis.call('HSET', state, 'last', text(last))
-if highest then redis.call('HSET', state, 'from:' .. source, highest) end
+if highest then redis.call('HSET', state, 'from:' .. source, text(highest)) end
 if #written > 0 then call_many('HSET', bodies, written, 2) end
 if #shared > 0 then call_many('HSET', refs, shared, 2) end
 for i, sub in ipairs(subs) do
