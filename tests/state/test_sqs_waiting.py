@@ -10,7 +10,7 @@ import pytest
 
 from fleet.broker.sqs.errors import SqsError
 from fleet.state.connect import Client
-from fleet.state.engine import charge
+from fleet.state.engine import Engine
 from fleet.state.keys import OwnQueueKeys
 from tests.state.sqs_stage import SqsDoor, SqsStage
 from tests.state.stage import NOON_MS
@@ -82,11 +82,12 @@ async def test_a_poll_at_a_queue_that_is_deleted_is_told_so_and_at_one_made_anew
 
 
 async def test_a_bucket_fills_again_though_the_clock_was_a_day_ahead_for_a_while(client: Client) -> None:
-    keys = OwnQueueKeys("sqs/q")
+    engine = Engine(client, OwnQueueKeys("sqs/q"), kind="s", incarnation=1)
+    await engine.establish()
 
     async def ask(n: int, now_ms: int) -> bool:
-        figures = {"incarnation": 1, "capacity": 10.0, "refill": 1.0, "idle_ms": 3_600_000}
-        found = await charge(client, keys, "send", [n], now_ms=str(now_ms), **figures)  # type: ignore[arg-type]
+        engine.now_ms = str(now_ms)
+        found = await engine.charge("send", [n], capacity=10.0, refill=1.0, idle_ms=3_600_000)
         return list(found.wait_ms) == [0]
 
     assert await ask(10, NOON_MS)
