@@ -14,6 +14,7 @@ from fleet.broker.counts import told
 from fleet.broker.courier import Courier
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import (
+    BrokerError,
     Exhausted,
     FailedPrecondition,
     InvalidArgument,
@@ -74,8 +75,10 @@ class Broker:
         try:
             broker = cls(client, url=url)
             async with told(client, broker.counters):
-                yield broker
-                await broker.close()
+                try:
+                    yield broker
+                finally:
+                    await broker.close()
         finally:
             await client.aclose()
 
@@ -203,7 +206,11 @@ class Broker:
         return found
 
     async def _carry(self, pulled: Pulled) -> None:
-        await self._courier.carry(pulled)
+        try:
+            await self._courier.carry(pulled)
+        except (BrokerError, StateError) as error:
+            # What moved them is done, and was told so. The upkeep brings them, whoever runs it.
+            log.info("dead letters of subscription %s are left for later: %s", pulled.name, error)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from fleet.broker.counts import SUBSCRIPTION, TOPIC
 from fleet.broker.directory import Audience, Directory
-from fleet.broker.errors import FailedPrecondition
+from fleet.broker.errors import FailedPrecondition, Unsure
 from fleet.broker.message import Header, Message, pack
 from fleet.broker.names import message_id
-from fleet.errors import StateUnavailable
+from fleet.errors import StateError, StateUnavailable
 from fleet.metrics.counters import Counters
 from fleet.state.topic import Copies, Published
 
@@ -44,7 +44,15 @@ class Publisher:
                 self._count(topic, found)
                 self._warn(topic, found)
 
-        await self._directory.with_audience(topic, send)
+        try:
+            await self._directory.with_audience(topic, send)
+        except StateError as error:
+            if not ids:
+                raise
+            # Not what the error says by itself, that nothing happened: it is about a chunk that is not the first.
+            raise Unsure(
+                f"the first {len(ids)} of {len(messages)} messages are published, the others may be: {error}"
+            ) from error
         return ids
 
     async def put_back(self, topic: str, subscription: str, messages: Sequence[Message]) -> int:

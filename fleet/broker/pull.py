@@ -15,7 +15,7 @@ from fleet.broker.names import message_id
 from fleet.broker.options import ACK_DEADLINE_S
 from fleet.metrics.counters import Counters
 from fleet.state import engine as engines
-from fleet.state.engine import DONE, GONE, SHOWN_AGAIN, Rules, Stale, Taking, Verdict
+from fleet.state.engine import DONE, GONE, Rules, Stale, Taking, Verdict
 from fleet.state.keys import TopicKeys
 
 MOST_PULLED = 1000
@@ -44,10 +44,15 @@ class Puller:
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidArgument(f"max_messages must be a whole number from 1 on, is {most!r}")
 
+        read_again = False
+
         async def pull(pulled: Pulled) -> Pull:
-            if pulled.record.detached:
+            nonlocal read_again
+            if pulled.record.detached and not read_again:
                 # Nobody tells us when it is made anew.
-                self._directory.forget(subscription=pulled.name)
+                read_again = True
+                raise Stale(pulled.engine.keys.prefix)
+            if pulled.record.detached:
                 return Pull([], None, pulled.engine.keys.prefix)
             taking = await self._take(pulled, min(most, MOST_PULLED), (rules or rules_of)(pulled))
             messages = [_message(pulled, showing) for showing in taking.showings]
@@ -69,7 +74,7 @@ class Puller:
         return taking
 
     async def ack(self, ack_id: str) -> None:
-        await self._conclude_one(ack_id, lambda *_: "d")
+        await self._conclude_one(ack_id, acked)
 
     async def nack(self, ack_id: str) -> None:
         await self._conclude_one(ack_id, nacked)
@@ -107,20 +112,21 @@ class Puller:
                 continue
             if showing.subscription == subscription:
                 known.append((place, (showing, what)))
-        if known:
-            results = await self._conclude(subscription, [one for _, one in known], gone_is_acked=True)
-            for (place, _), result in zip(known, results, strict=True):
-                flags[place] = result == DONE
+        try:
+            results = await self._conclude(subscription, [one for _, one in known]) if known else []
+        except SubscriptionNotFound:
+            results = [GONE] * len(known)
+        for (place, (_, what)), result in zip(known, results, strict=True):
+            flags[place] = result == DONE or (result == GONE and what is acked)
         return flags
 
-    async def _conclude(
-        self, subscription: str, verdicts: Sequence[tuple[Showing, What]], *, gone_is_acked: bool = False
-    ) -> list[int]:
+    async def _conclude(self, subscription: str, verdicts: Sequence[tuple[Showing, What]]) -> list[int]:
         read_again = False
 
         async def conclude(pulled: Pulled) -> list[int]:
             nonlocal read_again
-            ours, results = pulled.record.incarnation, [SHOWN_AGAIN] * len(verdicts)
+            # What it held before it was made anew, or lost its topic, is gone.
+            ours, results = pulled.record.incarnation, [GONE] * len(verdicts)
             if not read_again and any(showing.incarnation > ours for showing, _ in verdicts):
                 # It was made anew, and we remember the one before.
                 read_again = True
@@ -131,9 +137,8 @@ class Puller:
                     places.append(place)
                     asked.append(_verdict(pulled, showing, what))
             answers = await pulled.engine.conclude(asked) if asked else []
-            for place, verdict, answer in zip(places, asked, answers, strict=True):
-                is_gone = answer == GONE and verdict.what == "d" and gone_is_acked
-                results[place] = DONE if is_gone else answer
+            for place, answer in zip(places, answers, strict=True):
+                results[place] = answer
             self._count_verdicts(subscription, zip(asked, answers, strict=True))
             if any(one.what[0] == "m" and answer == DONE for one, answer in zip(asked, answers, strict=True)):
                 await self.on_moved(pulled)
@@ -170,6 +175,10 @@ def rules_of(pulled: Pulled) -> Rules:
 def id_of(pulled: Pulled, number: int, kept: str) -> str:
     """The id of a message of its topic, or the one that it kept when it moved here."""
     return kept or message_id(TopicKeys(pulled.record.topic).prefix, pulled.record.topic_incarnation, 0, number)
+
+
+def acked(_pulled: Pulled, _showing: Showing) -> str:
+    return "d"
 
 
 def nacked(pulled: Pulled, showing: Showing, *, least_ms: int = 0) -> str:

@@ -9,7 +9,7 @@ from fleet.broker.acks import Showing
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import FailedPrecondition
 from fleet.broker.message import PulledMessage
-from fleet.broker.pull import Puller, What, backoff_ms, nacked, rules_of
+from fleet.broker.pull import Puller, What, acked, backoff_ms, nacked, rules_of
 from fleet.broker.records import SubscriptionRecord
 from fleet.state.engine import PER_LANE, Depths, Rules
 
@@ -28,7 +28,13 @@ class Push:
 
     async def look(self) -> SubscriptionRecord:
         """SubscriptionNotFound, or FailedPrecondition where its topic was deleted."""
-        return await self._directory.with_subscription(self.name, self._checked)
+        for _ in range(2):
+            record = await self._directory.with_subscription(self.name, _record_of)
+            if not record.detached:
+                return record
+            # Nobody tells us when it is made anew.
+            self._directory.forget(subscription=self.name)
+        raise FailedPrecondition(f"subscription {self.name} has no topic any more: {record.topic} was deleted")
 
     async def receive(self, most: int, visibility_ms: int) -> tuple[list[PulledMessage], int | None]:
         """If there is nothing: in how many ms there may be something, or None for never."""
@@ -38,8 +44,8 @@ class Push:
         return pull.messages, pull.due_ms
 
     async def ack(self, ack_ids: Sequence[str]) -> list[bool]:
-        """False for what was shown again since, or whose time is over."""
-        return await self._conclude([(one, lambda *_: "d") for one in ack_ids])
+        """False for what was shown again since, or whose time is over. What is gone counts as acked."""
+        return await self._conclude([(one, acked) for one in ack_ids])
 
     async def nack(self, ack_ids: Sequence[tuple[str, int]]) -> list[bool]:
         """Each after its own delay in ms, or its backoff where that is longer."""
@@ -68,13 +74,9 @@ class Push:
             flags += await self._puller.conclude(self.name, verdicts[first : first + BATCH])
         return flags
 
-    async def _checked(self, pulled: Pulled) -> SubscriptionRecord:
-        if pulled.record.detached:
-            self._directory.forget(subscription=self.name)
-            raise FailedPrecondition(
-                f"subscription {self.name} has no topic any more: {pulled.record.topic} was deleted"
-            )
-        return pulled.record
+
+async def _record_of(pulled: Pulled) -> SubscriptionRecord:
+    return pulled.record
 
 
 def _rules(pulled: Pulled, visibility_ms: int) -> Rules:

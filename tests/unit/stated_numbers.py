@@ -14,6 +14,7 @@ from fleet import process as every_process
 from fleet.broker import core, counts, names, options, pull, sweep, waits
 from fleet.broker import filter as filters
 from fleet.broker import message as topic_message
+from fleet.broker import publish as publishing
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -302,6 +303,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/broker.md": (
         f"at most {pull.MOST_PULLED:,} a call",
+        f"More than {publishing.MOST_COPIES:,} copies (messages times subscriptions), or"
+        f" {publishing._MOST_BYTES / 2**20:g} MB of data",
         f"after that time (at most {core.MOST_WAIT_S} s)",
         f"one look each {waits.LOOK_S:g} s, as a signal may be lost",
         f"- each {'second' if sweep.CARRY_EVERY_S == 1 else '?'}: dead letters",

@@ -198,6 +198,27 @@ async def test_one_that_is_not_there_or_lost_its_topic_is_an_error_until_it_is_m
     assert source.holds_groups
 
 
+@pytest.mark.parametrize("topic_goes_too", [True, False])
+async def test_what_went_with_its_subscription_or_its_topic_counts_as_acked(
+    reader: Reader, topic_goes_too: bool
+) -> None:
+    reader.queue.register_subscription("sub", "topic")
+    source = await reader.source()
+    reader.publish("a", "b")
+    a, b = held(await source.poll(10, 0))
+    if topic_goes_too:
+        reader.queue.unregister_topic("topic")
+    else:
+        reader.queue.unregister_subscription("sub")
+    assert await source.ack([a]) == [True]
+    assert (await source.nack([(b, 0)]), await source.extend([b], 1)) == ([False], [False])
+    if topic_goes_too:
+        reader.queue.unregister_subscription("sub")
+        reader.queue.register_topic("topic")
+    reader.queue.register_subscription("sub", "topic")
+    assert (await source.ack([a]), await source.poll(10, 0)) == ([True], [])
+
+
 async def test_what_a_poll_did_not_return_is_shown_again_at_once_when_it_is_closed(reader: Reader) -> None:
     reader.queue.register_subscription("sub", "topic")
     source = await reader.source()

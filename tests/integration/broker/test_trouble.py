@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 
+from fleet.broker import publish as publishing
 from fleet.broker.core import Broker
 from fleet.broker.errors import AlreadyExists, BrokerError, NotFound, Unavailable, Unsure
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.queue import MessageQueue
+from fleet.errors import StateFull, StateUnavailable
 from fleet.state.keys import FleetKeys
+from fleet.state.topic import Published, Topic
 from tests.servers.local import RedisServer
 from tests.servers.proxy import proxied
 
@@ -77,6 +80,52 @@ async def test_a_publish_that_reaches_nobody_is_unavailable_and_was_not_done(red
             assert away.value.code == 14
     async with Broker.connected(redis_server.url) as broker:
         assert await broker.pull("sub", 10) == []
+
+
+@pytest.mark.parametrize("error", [StateUnavailable("Error 111 connecting to h:1"), StateFull()])
+async def test_a_large_publish_that_fails_half_way_says_how_far_it_came(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(publishing, "MOST_COPIES", 4)
+    real, calls = Topic.publish, []
+
+    async def publish(*arguments: Any, **more: Any) -> Published:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise error
+        return await real(*arguments, **more)
+
+    async with Broker.connected(redis_server.url) as broker:
+        await broker.register_topic("topic")
+        for name in ("one", "other"):
+            await broker.register_subscription(name, "topic", ORDERED)
+        monkeypatch.setattr(Topic, "publish", publish)
+        with pytest.raises(Unsure, match="the first 4 of 7 messages are published"):
+            await broker.publish("topic", [{"data": str(number).encode()} for number in range(7)])
+        for name in ("one", "other"):
+            assert [one.data for one in await broker.pull(name, 10)] == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_nack_is_done_though_its_dead_letter_cannot_be_brought(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Published:
+        raise StateUnavailable("away")
+
+    async with Broker.connected(redis_server.url) as broker:
+        for name in ("topic", "dead"):
+            await broker.register_topic(name)
+        policy = {"dead_letter_topic": "dead", "max_delivery_attempts": 1}
+        await broker.register_subscription("sub", "topic", SubscriptionOptions.read(dead_letter_policy=policy))
+        await broker.register_subscription("letters", "dead", ORDERED)
+        await broker.publish("topic", [{"data": b"a"}])
+        [a] = await broker.pull("sub", 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Topic, "publish", away)
+            await broker.nack(a.ack_id)
+        assert await broker.pull("letters", 1) == []
+        await broker.sweeper.carry()
+        assert [one.data for one in await broker.pull("letters", 1)] == [b"a"]
 
 
 # Kills ---------------------------------------------------------------------------------------------
