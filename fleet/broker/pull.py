@@ -44,10 +44,15 @@ class Puller:
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidArgument(f"max_messages must be a whole number from 1 on, is {most!r}")
 
+        read_again = False
+
         async def pull(pulled: Pulled) -> Pull:
-            if pulled.record.detached:
+            nonlocal read_again
+            if pulled.record.detached and not read_again:
                 # Nobody tells us when it is made anew.
-                self._directory.forget(subscription=pulled.name)
+                read_again = True
+                raise Stale(pulled.engine.keys.prefix)
+            if pulled.record.detached:
                 return Pull([], None, pulled.engine.keys.prefix)
             taking = await self._take(pulled, min(most, MOST_PULLED), (rules or rules_of)(pulled))
             messages = [_message(pulled, showing) for showing in taking.showings]

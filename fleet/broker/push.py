@@ -28,7 +28,13 @@ class Push:
 
     async def look(self) -> SubscriptionRecord:
         """SubscriptionNotFound, or FailedPrecondition where its topic was deleted."""
-        return await self._directory.with_subscription(self.name, self._checked)
+        for _ in range(2):
+            record = await self._directory.with_subscription(self.name, _record_of)
+            if not record.detached:
+                return record
+            # Nobody tells us when it is made anew.
+            self._directory.forget(subscription=self.name)
+        raise FailedPrecondition(f"subscription {self.name} has no topic any more: {record.topic} was deleted")
 
     async def receive(self, most: int, visibility_ms: int) -> tuple[list[PulledMessage], int | None]:
         """If there is nothing: in how many ms there may be something, or None for never."""
@@ -68,13 +74,9 @@ class Push:
             flags += await self._puller.conclude(self.name, verdicts[first : first + BATCH])
         return flags
 
-    async def _checked(self, pulled: Pulled) -> SubscriptionRecord:
-        if pulled.record.detached:
-            self._directory.forget(subscription=self.name)
-            raise FailedPrecondition(
-                f"subscription {self.name} has no topic any more: {pulled.record.topic} was deleted"
-            )
-        return pulled.record
+
+async def _record_of(pulled: Pulled) -> SubscriptionRecord:
+    return pulled.record
 
 
 def _rules(pulled: Pulled, visibility_ms: int) -> Rules:

@@ -254,6 +254,8 @@ def test_what_is_published_over_http_is_pushed_to_an_endpoint_and_counted(site: 
         until(lambda: site.metrics().get(acked) == 1)
         assert site.metrics()['fleet_broker_published_total{topic="orders"}'] == 1
         assert [one["messages"] for one in site.get("/monitoring/subscriptions")] == [0]
+        refused = site.post("/messages?queue=audit", message(site, "sent"), status=400)
+        assert "publish to its topic orders" in refused["error"]
         assert "Queue audit cannot be searched without receiving its messages; it holds 0" in run("explain", "no").out
     finally:
         router.write_text(before)
