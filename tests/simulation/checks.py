@@ -341,8 +341,9 @@ class _Names:
 def _parts(family: object) -> set[str]:
     made = {
         str(getattr(family, name))
-        for name, member in vars(type(family)).items()
-        if isinstance(member, property) and not name.startswith("_")
+        for kind in type(family).__mro__
+        for name, member in vars(kind).items()
+        if isinstance(member, property) and name != "prefix"
     }
     made |= {family.outbox("")} if isinstance(family, PoolKeys) else set()
     return {name.partition("}:")[2] for name in made}

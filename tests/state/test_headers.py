@@ -13,7 +13,7 @@ from redis.crc import key_slot
 
 from fleet.state import keys
 from fleet.state.connect import Client
-from fleet.state.keys import FleetKeys, OwnQueueKeys, PoolKeys, QueueKeys
+from fleet.state.keys import FleetKeys, OwnQueueKeys, PoolKeys, QueueKeys, SubscriptionKeys
 from fleet.state.scripts import Script, names, script
 from tests.state.every_call import every_call
 from tests.state.stage import Stage
@@ -189,9 +189,10 @@ async def test_every_wrapper_passes_the_keys_of_the_header_all_in_one_slot(
 
 @pytest.mark.parametrize("name", ["P", "a}b", "{x}", "}", "{", "", "%7B"])
 def test_every_key_of_a_family_is_in_one_slot(name: str) -> None:
-    for family in (PoolKeys(name), QueueKeys(name), OwnQueueKeys(name)):
+    for family in (PoolKeys(name), QueueKeys(name), OwnQueueKeys(name), SubscriptionKeys(name, name)):
         # Also what a script appends to a prefix: any worker, any group.
-        made = [str(getattr(family, p)) for p, v in vars(type(family)).items() if isinstance(v, property)]
+        properties = [p for kind in type(family).__mro__ for p, v in vars(kind).items() if isinstance(v, property)]
+        made = [str(getattr(family, p)) for p in properties]
         made += [f"{key}{tail}" for key in made for tail in ("{other}", "}", "{")]
         if isinstance(family, PoolKeys):
             made += [family.outbox("{worker}"), family.outbox("")]
