@@ -120,6 +120,10 @@ class TaskVerbs:
             found["FailureReason"] = task.failure
         return found
 
+    async def forget(self, source: str) -> None:
+        """The queue is gone: one of that name that comes later has had none."""
+        await self._change(source, lambda _: Tasks())
+
     # The mover ----------------------------------------------------------------------------------------
 
     async def work(self) -> None:
@@ -138,6 +142,9 @@ class TaskVerbs:
             if task.target:
                 await self._queues.find(task.target)
         except errors.SqsError as error:
+            if await self._queues.seen(source) is None:
+                await self.forget(source)
+                return
             failed = msgspec.structs.replace(task, status=FAILED, failure=error.type)
             await self._save(source, failed)
             return
@@ -176,8 +183,9 @@ class TaskVerbs:
     async def _change(self, source: str, change: Any) -> None:
         for _ in range(_TRIES):
             text, tasks = await self._tasks(source)
-            after = _encode(change(tasks)).decode()
-            if await self._queues.catalogue.change(Change("tasks", source, text, after)):
+            changed: Tasks = change(tasks)
+            after = _encode(changed).decode() if changed.latest else ""
+            if after == text or await self._queues.catalogue.change(Change("tasks", source, text, after)):
                 return
         raise errors.service_unavailable()
 

@@ -36,12 +36,14 @@ class QueueVerbs:
         purge_interval_s: float,
         serves_partitions: Callable[[], Awaitable[bool]],
         carry: Callable[[Queue], Awaitable[object]],
+        forget_tasks: Callable[[str], Awaitable[object]],
     ) -> None:
         self._queues = queues
         self._region = region
         self._purge_interval_s = purge_interval_s
         self._serves_partitions = serves_partitions
         self._carry = carry
+        self._forget_tasks = forget_tasks
         self._ahead_us = 0
 
     # There or not -------------------------------------------------------------------------------------
@@ -126,6 +128,7 @@ class QueueVerbs:
                 break
         else:
             raise errors.service_unavailable()
+        await self._forget_tasks(name)
         gone = msgspec.structs.replace(record, incarnation=record.incarnation + 1)
         engines = self._engines(name, gone)
         await establish(engines, gone, keep_ms=FORGOTTEN_AFTER_MS)

@@ -50,6 +50,7 @@ class Verbs:
             purge_interval_s=purge_interval_s,
             serves_partitions=serves_partitions,
             carry=self.courier.carry,
+            forget_tasks=self.tasks.forget,
         )
         tags = TagVerbs(self.queues, queues.update, region=region)
         self.table: Mapping[str, Verb] = {
