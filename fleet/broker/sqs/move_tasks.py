@@ -120,6 +120,10 @@ class TaskVerbs:
             found["FailureReason"] = task.failure
         return found
 
+    async def sources(self) -> set[str]:
+        """Queues that had a task."""
+        return {source async for source, _ in self._queues.catalogue.all("tasks")}
+
     async def forget(self, source: str) -> None:
         """The queue is gone: one of that name that comes later has had none."""
         await self._change(source, lambda _: Tasks())

@@ -24,7 +24,7 @@ class Upkeep:
         self._courier = courier
         self._tasks = tasks
         self._left: list[str] = []
-        """Queues with a dead-letter queue that are not looked at yet in this round."""
+        """Queues whose messages move, as dead letters or by a task, that are not looked at yet in this round."""
 
     def by_lease(self) -> ByLease:
         return ByLease(
@@ -40,7 +40,10 @@ class Upkeep:
         await self._tasks.work()
         if not self._left:
             records = await self._queues.all()
-            self._left = sorted(name for name, record in records.items() if record.attributes.redrive is not None)
+            found = {name for name, record in records.items() if record.attributes.redrive is not None}
+            # What a task moved waits in the dead-letter queue where its source is not there.
+            found |= records.keys() & await self._tasks.sources()
+            self._left = sorted(found)
         part, self._left = self._left[:_QUEUES_A_SECOND], self._left[_QUEUES_A_SECOND:]
         for name in part:
             await self._use(name, self._courier.carry)

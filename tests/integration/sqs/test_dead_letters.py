@@ -332,3 +332,56 @@ def test_a_task_whose_source_is_deleted_leaves_nothing_to_work_on(
     clocked.each_second()
     with redis_server.client() as client:
         assert client.hgetall(BrokerKeys.tasks) == {}
+
+
+def test_what_cannot_go_back_yet_waits_for_its_source_and_holds_up_no_other(timed: Shop, clocked: ClockedDoor) -> None:
+    dead = timed.queue()
+    gone, there = (timed.queue(RedrivePolicy=policy(dead)) for _ in range(2))
+    for url in (gone, there):
+        timed.send(url, url)
+        while timed.receive(url, VisibilityTimeout=0):
+            pass
+    clocked.each_second()
+    timed.client.delete_queue(QueueUrl=gone)
+    start(timed, dead)
+    for _ in range(3):
+        clocked.each_second()
+    assert timed.bodies(there) == [there]
+    assert timed.counts(dead) == (0, 1, 0)
+    timed.queue(name=gone.rpartition("/")[2])
+    clocked.each_second()
+    assert timed.bodies(gone) == [gone]
+    assert timed.counts(dead) == (0, 0, 0)
+
+
+def test_partitions_keep_each_group_in_order_there_and_back(timed: Shop, clocked: ClockedDoor) -> None:
+    dead = timed.fifo({"PartitionCount": "4"})
+    url = timed.fifo({"PartitionCount": "8"}, RedrivePolicy=policy(dead))
+    groups = {group: [f"{group}{i}" for i in range(3)] for group in "abcdef"}
+    for group, bodies in groups.items():
+        for body in bodies:
+            timed.send(url, body, group)
+    while timed.receive(url, VisibilityTimeout=0):
+        pass
+    clocked.each_second()
+    assert (timed.counts(url), timed.counts(dead)) == ((0, 0, 0), (18, 0, 0))
+    start(timed, dead, MaxNumberOfMessagesPerSecond=5)
+    for _ in range(5):
+        clocked.each_second()
+    assert (timed.counts(url), timed.counts(dead)) == ((18, 0, 0), (0, 0, 0))
+    found: dict[str, list[str]] = {}
+    while messages := timed.receive(url):
+        for one in messages:
+            found.setdefault(one["Body"][0], []).append(one["Body"])
+            timed.delete(url, one)
+    assert found == groups
+
+
+def test_a_policy_counts_what_was_received_before_it_was_set(timed: Shop, clocked: ClockedDoor) -> None:
+    dead, url = timed.queue(), timed.queue(VisibilityTimeout="0")
+    timed.send(url, "x")
+    assert [timed.bodies(url) for _ in range(3)] == [["x"]] * 3
+    timed.set(url, RedrivePolicy=policy(dead, 3))
+    assert timed.bodies(url) == []
+    clocked.each_second()
+    assert timed.bodies(dead) == ["x"]
