@@ -15,6 +15,12 @@ from fleet.broker import by_lease, core, counts, names, options, pull, sweep, wa
 from fleet.broker import filter as filters
 from fleet.broker import message as topic_message
 from fleet.broker import publish as publishing
+from fleet.broker.sqs import batch as sqs_batch
+from fleet.broker.sqs import catalogue as sqs_catalogue
+from fleet.broker.sqs import message as sqs_message
+from fleet.broker.sqs import ranges as sqs_ranges
+from fleet.broker.sqs import tags as sqs_tags
+from fleet.broker.sqs import throttle as sqs_throttle
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -302,6 +308,18 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"**At most {processing.AT_ONCE}** deliveries",
         f"a subscription's name has at most {read.MAX_SUBSCRIPTION_CHARACTERS} characters",
         f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
+    ),
+    "docs/sqs.md": (
+        f"and port {Settings().sqs.port} unless",
+        f"once in {Settings().sqs.purge_interval_s:g} seconds",
+        f"up to {sqs_tags.MOST_TAGS} tags",
+        f"up to {sqs_ranges.MOST_MOVED_A_SECOND} a second",
+        f"known for {sqs_catalogue.DEDUP_MS // 60_000} minutes",
+        f"least {sqs_throttle.LEAST_CAPACITY:g}, at most {sqs_throttle.MOST:,g}",
+        f"| entries of a batch, messages of a receive | {sqs_batch.MOST_ENTRIES} |",
+        f"{sqs_catalogue.MOST_IN_FLIGHT[False]:,} of a standard queue",
+        f"{sqs_catalogue.MOST_IN_FLIGHT[True]:,} of a FIFO queue",
+        f"| message attributes | {sqs_message.MOST_ATTRIBUTES} |",
     ),
     "docs/broker.md": (
         f"at most {pull.MOST_PULLED:,} a call",

@@ -7,6 +7,7 @@ outbox, and the target knows how far it was. Meanwhile a message counts as not v
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 
 import msgspec
 
@@ -47,13 +48,17 @@ class Courier:
         while moving := await engine.outgoing(target, _AT_ONCE):
 
             async def bring(to: Queue, moving: list[Moving] = moving) -> None:
-                by_partition: dict[int, list[tuple[int, int | str, str, str]]] = {}
-                for one in moving:
-                    place = to.attributes.partition_of(one.group)
-                    letter = _letter(queue, partition, one, fifo=to.attributes.fifo)
-                    by_partition.setdefault(place, []).append((one.place, one.number, one.group, letter))
-                for place, letters in by_partition.items():
-                    await to.engines[place].arrive(letters, source=source, origin=PREFIX + queue.name)
+                # A run at a time: what comes with a lower place than what has arrived is taken for known.
+                for is_dead, run in groupby(moving, lambda one: one.times > 0):
+                    by_partition: dict[int, list[tuple[int, int | str, str, str]]] = {}
+                    for one in run:
+                        place = to.attributes.partition_of(one.group)
+                        letter = _letter(queue, partition, one, fifo=to.attributes.fifo)
+                        by_partition.setdefault(place, []).append((one.place, one.number, one.group, letter))
+                    # What a task moves is a dead letter no longer.
+                    origin = PREFIX + queue.name if is_dead else ""
+                    for place, letters in by_partition.items():
+                        await to.engines[place].arrive(letters, source=source, origin=origin)
 
             try:
                 await self._queues.use(name, bring)

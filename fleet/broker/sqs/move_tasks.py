@@ -97,6 +97,14 @@ class TaskVerbs:
             found["FailureReason"] = task.failure
         return found
 
+    async def sources(self) -> set[str]:
+        """Queues that had a task."""
+        return {source async for source, _ in self._queues.catalogue.all("tasks")}
+
+    async def forget(self, source: str) -> None:
+        """The queue is gone: one of that name that comes later has had none."""
+        await self._change(source, lambda tasks: msgspec.structs.replace(tasks, latest=()))
+
     # The mover ----------------------------------------------------------------------------------------
 
     async def work(self) -> None:
@@ -115,6 +123,9 @@ class TaskVerbs:
             if task.target:
                 await self._queues.find(task.target)
         except errors.SqsError as error:
+            if await self._queues.seen(source) is None:
+                await self.forget(source)
+                return
             failed = msgspec.structs.replace(task, status=FAILED, failure=error.type)
             await self._save(source, failed)
             return
@@ -153,7 +164,9 @@ class TaskVerbs:
     async def _change(self, source: str, change: Any) -> None:
         for _ in range(_TRIES):
             text, tasks = await self._tasks(source)
-            if await self._queues.catalogue.change(Change("tasks", source, text, written(change(tasks)))):
+            changed: Tasks = change(tasks)
+            now = Change("tasks", source, text, written(changed))
+            if changed == tasks or await self._queues.catalogue.change(now):
                 return
         raise errors.service_unavailable()
 

@@ -28,7 +28,7 @@ class Upkeep:
         self._said: dict[str, str] = {}
         """Why a queue is left for later, as was said once."""
         self._left: list[str] = []
-        """Queues with a dead-letter queue that are not looked at yet in this round."""
+        """Queues whose messages move, as dead letters or by a task, that are not looked at yet in this round."""
 
     def by_lease(self) -> ByLease:
         return ByLease(
@@ -45,7 +45,10 @@ class Upkeep:
         await self._tasks.work()
         if not self._left:
             records = await self._queues.all()
-            self._left = sorted(name for name, record in records.items() if record.attributes.redrive is not None)
+            found = {name for name, record in records.items() if record.attributes.redrive is not None}
+            # What a task moved waits in the dead-letter queue where its source is not there.
+            found |= records.keys() & await self._tasks.sources()
+            self._left = sorted(found)
         part, self._left = self._left[:_QUEUES_A_SECOND], self._left[_QUEUES_A_SECOND:]
         for name in part:
             await self._use(name, self._courier.carry)

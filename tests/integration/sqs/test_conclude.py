@@ -167,3 +167,32 @@ def test_a_batch_of_messages_fails_by_the_entry(sqs: Shop) -> None:
         ("2", "InvalidMessageContents"),
     ]
     assert sorted(sqs.bodies(url)) == ["also good", "good"]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_handle_whose_time_is_over_deletes_in_a_standard_queue_alone(
+    timed: Shop, clocked: ClockedDoor, fifo: bool
+) -> None:
+    url = (timed.fifo if fifo else timed.queue)()
+    timed.send(url, "x", "g" if fifo else "")
+    found = timed.one(url)
+    clocked.pass_s(30)
+    if fifo:
+        with refused("InvalidParameterValue", lambda text: text.endswith(EXPIRED)):
+            timed.delete(url, found)
+        assert timed.bodies(url) == ["x"]
+    else:
+        timed.delete(url, found)
+        assert timed.bodies(url) == []
+
+
+def test_an_extension_counts_from_now(timed: Shop, clocked: ClockedDoor) -> None:
+    url = timed.queue()
+    timed.send(url, "x")
+    found = timed.one(url)
+    clocked.pass_s(20)
+    timed.hide(url, found, 20)
+    clocked.pass_s(19)
+    assert timed.bodies(url) == []
+    clocked.pass_s(1)
+    assert timed.bodies(url) == ["x"]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from fleet.state.keys import BrokerKeys
 from tests.integration.sqs.shop import Shop, a_name, arn_of, refused
+from tests.servers.local import RedisServer
 from tests.servers.sqs_door import ClockedDoor
 from tests.waiting import until
 
@@ -173,10 +175,9 @@ def start(shop: Shop, dead: str, **more: Any) -> str:
 
 
 def tasks(shop: Shop, dead: str, most: int = 1) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = shop.client.list_message_move_tasks(SourceArn=arn_of(dead), MaxResults=most)[
-        "Results"
-    ]
-    return found
+    found = shop.client.list_message_move_tasks(SourceArn=arn_of(dead), MaxResults=most)
+    listed: list[dict[str, Any]] = found.get("Results", [])
+    return listed
 
 
 def filled(shop: Shop, count: int = 3) -> tuple[str, str]:
@@ -284,3 +285,103 @@ def test_a_task_that_is_not_there_cannot_be_cancelled(sqs: Shop) -> None:
     handle = "A" * 32 + "." + dead.rpartition("/")[2]
     with refused("ResourceNotFoundException", "Task does not exist.", status=404):
         sqs.client.cancel_message_move_task(TaskHandle=handle)
+
+
+def test_a_message_that_was_moved_back_is_a_dead_letter_no_longer(timed: Shop, clocked: ClockedDoor) -> None:
+    url, dead = filled(timed, 1)
+    start(timed, dead)
+    clocked.each_second()
+    told = timed.one(url)["Attributes"]
+    assert "DeadLetterQueueSourceArn" not in told
+    assert told["ApproximateReceiveCount"] == "1"
+
+
+def test_a_group_dies_and_comes_back_in_its_order(timed: Shop, clocked: ClockedDoor) -> None:
+    dead = timed.fifo()
+    url = timed.fifo(RedrivePolicy=policy(dead))
+    bodies = [f"{i}" for i in range(5)]
+    for body in bodies:
+        timed.send(url, body, "g")
+    while timed.receive(url, VisibilityTimeout=0):
+        pass
+    clocked.each_second()
+    assert timed.bodies(dead, VisibilityTimeout=0) == bodies
+    start(timed, dead)
+    clocked.each_second()
+    clocked.each_second()
+    assert timed.counts(dead) == (0, 0, 0)
+    assert timed.bodies(url) == bodies
+
+
+def test_tasks_go_with_their_queue(timed: Shop, clocked: ClockedDoor) -> None:
+    url, dead = filled(timed, 1)
+    start(timed, dead)
+    clocked.each_second()
+    timed.client.delete_queue(QueueUrl=dead)
+    timed.queue(name=dead.rpartition("/")[2])
+    assert tasks(timed, dead) == []
+    timed.delete(url, timed.one(url))
+
+
+def test_a_task_whose_source_is_deleted_leaves_nothing_to_work_on(
+    timed: Shop, clocked: ClockedDoor, redis_server: RedisServer
+) -> None:
+    _, dead = filled(timed, 1)
+    start(timed, dead)
+    timed.client.delete_queue(QueueUrl=dead)
+    clocked.each_second()
+    with redis_server.client() as client:
+        assert client.hgetall(BrokerKeys.tasks) == {}
+
+
+def test_what_cannot_go_back_yet_waits_for_its_source_and_holds_up_no_other(timed: Shop, clocked: ClockedDoor) -> None:
+    dead = timed.queue()
+    gone, there = (timed.queue(RedrivePolicy=policy(dead)) for _ in range(2))
+    for url in (gone, there):
+        timed.send(url, url)
+        while timed.receive(url, VisibilityTimeout=0):
+            pass
+    clocked.each_second()
+    timed.client.delete_queue(QueueUrl=gone)
+    start(timed, dead)
+    for _ in range(3):
+        clocked.each_second()
+    assert timed.bodies(there) == [there]
+    assert timed.counts(dead) == (0, 1, 0)
+    timed.queue(name=gone.rpartition("/")[2])
+    clocked.each_second()
+    assert timed.bodies(gone) == [gone]
+    assert timed.counts(dead) == (0, 0, 0)
+
+
+def test_partitions_keep_each_group_in_order_there_and_back(timed: Shop, clocked: ClockedDoor) -> None:
+    dead = timed.fifo({"PartitionCount": "4"})
+    url = timed.fifo({"PartitionCount": "8"}, RedrivePolicy=policy(dead))
+    groups = {group: [f"{group}{i}" for i in range(3)] for group in "abcdef"}
+    for group, bodies in groups.items():
+        for body in bodies:
+            timed.send(url, body, group)
+    while timed.receive(url, VisibilityTimeout=0):
+        pass
+    clocked.each_second()
+    assert (timed.counts(url), timed.counts(dead)) == ((0, 0, 0), (18, 0, 0))
+    start(timed, dead, MaxNumberOfMessagesPerSecond=5)
+    for _ in range(5):
+        clocked.each_second()
+    assert (timed.counts(url), timed.counts(dead)) == ((18, 0, 0), (0, 0, 0))
+    found: dict[str, list[str]] = {}
+    while messages := timed.receive(url):
+        for one in messages:
+            found.setdefault(one["Body"][0], []).append(one["Body"])
+            timed.delete(url, one)
+    assert found == groups
+
+
+def test_a_policy_counts_what_was_received_before_it_was_set(timed: Shop, clocked: ClockedDoor) -> None:
+    dead, url = timed.queue(), timed.queue(VisibilityTimeout="0")
+    timed.send(url, "x")
+    assert [timed.bodies(url) for _ in range(3)] == [["x"]] * 3
+    timed.set(url, RedrivePolicy=policy(dead, 3))
+    assert timed.bodies(url) == []
+    clocked.each_second()
+    assert timed.bodies(dead) == ["x"]

@@ -12,6 +12,7 @@ import requests
 
 from fleet.broker.sqs import md5
 from tests.integration.sqs.shop import Shop, arn_of
+from tests.servers.sqs_door import ClockedDoor
 from tests.waiting import let_pass, until
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {
@@ -268,3 +269,31 @@ def test_an_attempt_of_a_queue_in_partitions_is_void_as_a_whole(sqs: Shop) -> No
 
 def test_a_door_that_is_asked_for_its_health_says_so(sqs: Shop) -> None:
     assert requests.get(f"{sqs.url}/health", timeout=10).text == "ok\n"
+
+
+def test_two_who_send_the_same_attempt_at_once_are_not_given_different_messages(sqs: Shop, other: Shop) -> None:
+    url = sqs.fifo()
+    for i in range(4):
+        sqs.send(url, f"{i}", f"g{i}")
+    first = sqs.receive(url, 2, ReceiveRequestAttemptId="a")
+    with ThreadPoolExecutor() as pool:
+        again = [pool.submit(shop.receive, url, 2, ReceiveRequestAttemptId="a") for shop in (sqs, other) * 3]
+        assert all(one.result(30) == first for one in again)
+
+
+def test_a_repeated_attempt_prolongs_the_time_of_its_messages(timed: Shop, clocked: ClockedDoor) -> None:
+    url = timed.fifo(VisibilityTimeout="30")
+    timed.send(url, "x", "g")
+    first = timed.receive(url, ReceiveRequestAttemptId="a")
+    clocked.pass_s(20)
+    assert timed.receive(url, ReceiveRequestAttemptId="a") == first
+    clocked.pass_s(20)
+    assert timed.bodies(url) == []
+    timed.delete(url, first[0])
+    timed.send(url, "y", "g")
+    (lapsing,) = timed.receive(url, ReceiveRequestAttemptId="b")
+    clocked.pass_s(30)
+    # Its time is over: this is a receive like any other, and counts.
+    (again,) = timed.receive(url, ReceiveRequestAttemptId="b")
+    assert again["Body"] == lapsing["Body"]
+    assert again["ReceiptHandle"] != lapsing["ReceiptHandle"]
