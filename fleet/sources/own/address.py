@@ -8,11 +8,13 @@ from fleet.errors import InvalidConfig
 from fleet.message import MAX_NAME_CHARACTERS
 
 PREFIX = "fleet://"
+DOOR = f"{PREFIX}sqs/"
+"""Behind it stand queues of the SQS door, in the same Redis and no queues of our own: fleet/sources/own/door."""
 
 
 def is_own(uri: str) -> bool:
     """Whether it names a queue of our own. It may still name it wrongly: `name_of` says so."""
-    return uri.lower().startswith(PREFIX)
+    return uri.lower().startswith(PREFIX) and not uri.lower().startswith(DOOR)
 
 
 def name_of(uri: str) -> str:
