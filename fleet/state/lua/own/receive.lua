@@ -221,7 +221,8 @@ if #dropped + #moving > 0 then
     local lane = lanes[i]
     local group = lane and string.sub(lane, 1, 1) ~= ALONE and lane or ''
     local to = target ~= '' and target or sources[i]
-    move(queue, outboxes, outbox, to, seqs[i], times[seqs[i]] or 0, firsts[seqs[i]] or '', group, values[i])
+    local often = max_count < 0 and -1 or times[seqs[i]] or 0
+    move(queue, outboxes, outbox, to, seqs[i], often, firsts[seqs[i]] or '', group, values[i])
   end
   if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)

@@ -1,6 +1,7 @@
 -- own_moving: a message that has to go to another queue leaves its own at once, and waits in an outbox of it.
 
--- A courier takes it from there (lua/own/arrive.lua). Places rise, and tell what has arrived.
+-- A courier takes it from there (lua/own/arrive.lua). Places rise, and tell what has arrived. A count of -1: it was
+-- asked for, whatever the count is.
 local function move(queue, outboxes, outbox, target, seq, count, first, group, body)
   local place = redis.call('HINCRBY', queue.state, 'place', 1)
   redis.call('RPUSH', outbox .. target, table.concat({ place, seq, count, first, group, body }, SEP))
