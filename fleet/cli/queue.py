@@ -63,7 +63,7 @@ async def _uri_of(client: Client, name: str) -> str:
     uri = name if ":" in name else uri_of_queue((await views.configuration(client))[1], name)[1]
     if kind_of(uri) == "topics":
         raise FleetError(f"{name} is not a queue of our own: see `fleet subscriptions seek` and `remove`")
-    if not own.is_own(uri):
+    if not own.is_own(uri) and not door.is_of_door(uri):
         raise FleetError(
             f"{name} is not a queue of our own ({own.uri_of('NAME')}): purge it with its broker's own tools"
         )

@@ -124,6 +124,7 @@ class Moving(NamedTuple):
     place: int
     number: str
     times: int
+    """How often it was shown; -1 if `move` was asked for it."""
     first_ms: int
     group: str
     stored: str
@@ -324,7 +325,10 @@ class Engine:
         return [_moving(record) for record in records]
 
     async def arrive(self, moving: Sequence[tuple[int, int | str, str, str]], *, source: str, origin: str = "") -> int:
-        """Take in (place, number, group, stored) of another's outbox. What came before is not taken again."""
+        """Take in (place, number, group, stored) of another's outbox. What came before is not taken again.
+
+        A message of a queue without order keeps its number, and so its age; 0 makes it a new one.
+        """
         arguments: list[str | int] = [*self._known(), self.kind, source, origin]
         for one in moving:
             arguments += one

@@ -22,7 +22,7 @@ CONCURRENCY, LATENCY_MS = 4, 40
 RATE = CONCURRENCY * 1000 / LATENCY_MS
 """What the fast pool can do at most: a hundred a second."""
 MESSAGES, FROM = 480, 160
-LATE = {"sqs-fifo": (1000, 400)}
+LATE = {"sqs-fifo": (1000, 400), "door-fifo": (1000, 400)}
 """Of each pool, and from which on the rate is taken: the fast one pays once, with up to a second, when the slow one is
 full, which takes 50 of its messages and as many of the other's beside them. FIFO shows it late."""
 KINDS = BROKERS | {"sqs": quick_sqs}

@@ -214,7 +214,7 @@ def test_dead_letters_move_there_and_back(sqs: Any, name: str) -> None:
     policy = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": "1"})
     url = sqs.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})["QueueUrl"]
     sent = sqs.send_message(QueueUrl=url, MessageBody="poison")
-    (first,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (first,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["All"])["Messages"]
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
     (letter,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=10, VisibilityTimeout=0, AttributeNames=["All"])[
@@ -223,8 +223,13 @@ def test_dead_letters_move_there_and_back(sqs: Any, name: str) -> None:
     assert (letter["Body"], letter["MessageId"]) == ("poison", sent["MessageId"])
     assert letter["Attributes"]["DeadLetterQueueSourceArn"].endswith(f":{name}")
     task = sqs.start_message_move_task(SourceArn=dead_arn)["TaskHandle"]
-    (back,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10)["Messages"]
-    assert back["MessageId"] == sent["MessageId"]
+    (back,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, AttributeNames=["All"])["Messages"]
+    # AWS: "All redriven messages are considered new messages".
+    assert back["Body"] == "poison"
+    assert back["MessageId"] != sent["MessageId"]
+    assert back["Attributes"]["ApproximateReceiveCount"] == "1"
+    assert int(back["Attributes"]["SentTimestamp"]) > int(first["Attributes"]["SentTimestamp"])
+    assert "DeadLetterQueueSourceArn" not in back["Attributes"]
     until_s = time.monotonic() + 10
     while (found := sqs.list_message_move_tasks(SourceArn=dead_arn)["Results"][0])["Status"] != "COMPLETED":
         assert time.monotonic() < until_s, found

@@ -6,12 +6,16 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 
+from fleet.config.router import parse_router_config
 from fleet.errors import SourceError, SourceUnavailable
+from fleet.operate import explain_source
 from fleet.sources.base import Outgoing, Publisher, Receipt, Received, Source, Surroundings
+from fleet.sources.check import problem_of
 from fleet.sources.open import open_publisher, open_source
 from fleet.sources.own.door import look
 from fleet.sources.own.door.address import parse_address
@@ -233,6 +237,30 @@ async def test_a_message_of_a_standard_queue_is_found_with_its_group_and_nothing
         bad = await look.find(client, address, received[1].broker_id)
         assert bad is not None
         assert (bad.message, bad.leased, bad.head_id) == (None, True, received[1].broker_id)
+
+
+async def test_explain_says_what_a_message_of_it_waits_for(world: World) -> None:
+    _, uri = world.queue(fifo=True)
+    publisher = await world.publisher(uri)
+    await publisher.publish([Outgoing(name, body_of(name, "g"), "g") for name in ("first", "second")])
+    config = parse_router_config(json.dumps({"queues": [{"queueName": "q", "queueUri": uri}]}).encode())
+    assert config.remarks == ()
+    async with connected(world.door.redis_url) as client:
+        behind = await explain_source.look(client, config, "second", pool=None, now_ms=0)
+        assert behind is not None
+        assert (behind.state, behind.behind) == ("BEHIND_AT_SOURCE", "first")
+        first = await explain_source.look(client, config, "first", pool=None, now_ms=0)
+        assert first is not None
+        assert first.state == "NO_COORDINATOR"
+
+
+async def test_a_queue_that_is_not_there_is_a_problem_of_its_configuration(world: World) -> None:
+    _, uri = world.queue(fifo=False)
+    opened = partial(open_source, around=world.around)
+    for name, problem in ((uri, ""), ("fleet://sqs/nowhere", "does not exist")):
+        config = parse_router_config(json.dumps({"queues": [{"queueName": "q", "queueUri": name}]}).encode())
+        assert problem in await problem_of(config.queues[0], open_source=opened)
+        assert bool(problem) == bool(await problem_of(config.queues[0], open_source=opened))
 
 
 # Commands ------------------------------------------------------------------------------------------

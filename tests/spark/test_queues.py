@@ -29,7 +29,7 @@ CLAIMED = 4 * EACH + 2
 """Of the six groups two are IMMEDIATE, two NEXT_ON_ERROR with no more jobs than the window, and of two BLOCK_ON_ERROR
 ones the first job goes."""
 TELLS_WHAT_IT_HAD = "fleet"
-FORGETFUL = frozenset({"sqs", "activemq"})
+FORGETFUL = frozenset({"sqs", "activemq", "door", "near"})
 """Kinds that know no dedup ids (docs/sources.md, "Sending"): what is published twice they have twice."""
 
 

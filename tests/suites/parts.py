@@ -44,7 +44,7 @@ _PARTS = (
     Part("state", about_s=70, cores=1.0),
     Part("simulation", about_s=140, cores=0.0, gives_way=True),
     Part("conformance", about_s=45),
-    Part("conformance", ("test_whole_fleet.py",), about_s=250, cores=0.3),
+    Part("conformance", ("test_whole_fleet.py",), about_s=470, cores=0.3),
     Part("integration", about_s=220, cores=0.4),
     Part(
         "integration",
@@ -62,6 +62,7 @@ _PARTS = (
         cores=0.3,
     ),
     Part("acceptance", about_s=220),
+    Part("acceptance", ("test_sqs_boto3.py", "test_sqs_celery.py", "test_sqs_node.py"), about_s=80, cores=0.7),
     Part("acceptance", ("test_bench.py",), about_s=110, cores=0.7),
     Part("acceptance", ("test_up.py",), about_s=100, cores=0.8),
     Part(
@@ -73,7 +74,7 @@ _PARTS = (
             "test_pools_together.py",
             "test_deep_groups.py",
         ),
-        about_s=130,
+        about_s=220,
         is_alone=True,
     ),
     Part("spark", about_s=320, cores=1.0),

@@ -48,16 +48,22 @@ class Courier:
         while moving := await engine.outgoing(target, _AT_ONCE):
 
             async def bring(to: Queue, moving: list[Moving] = moving) -> None:
-                # A run at a time: what comes with a lower place than what has arrived is taken for known.
-                for is_dead, run in groupby(moving, lambda one: one.times > 0):
-                    by_partition: dict[int, list[tuple[int, int | str, str, str]]] = {}
-                    for one in run:
-                        place = to.attributes.partition_of(one.group)
-                        letter = _letter(queue, partition, one, fifo=to.attributes.fifo)
-                        by_partition.setdefault(place, []).append((one.place, one.number, one.group, letter))
-                    # What a task moves is a dead letter no longer.
-                    origin = PREFIX + queue.name if is_dead else ""
-                    for place, letters in by_partition.items():
+                by_partition: dict[int, list[Moving]] = {}
+                for one in moving:
+                    by_partition.setdefault(to.attributes.partition_of(one.group), []).append(one)
+                for place, ones in by_partition.items():
+                    # In the order of their places: what is behind the highest that came is not taken.
+                    for is_new, run in groupby(ones, key=_is_new_there):
+                        letters = [
+                            (
+                                one.place,
+                                0 if is_new else one.number,
+                                one.group,
+                                _letter(queue, partition, one, fifo=to.attributes.fifo),
+                            )
+                            for one in run
+                        ]
+                        origin = "" if is_new else PREFIX + queue.name
                         await to.engines[place].arrive(letters, source=source, origin=origin)
 
             try:
@@ -75,5 +81,11 @@ def _letter(queue: Queue, partition: int, moving: Moving, *, fifo: bool) -> str:
     header, body = unpack(moving.stored)
     incarnation, number = queue.record.incarnation, int(moving.number)
     id_ = header.id or message_id(queue.engines[partition].keys.prefix, incarnation, partition, number)
-    kept = msgspec.structs.replace(header, id=id_, dedup_id=id_ if fifo else header.dedup_id)
+    dedup_id = id_ if fifo else header.dedup_id
+    kept = msgspec.structs.replace(header, id="" if _is_new_there(moving) else id_, dedup_id=dedup_id)
     return pack(kept, body)
+
+
+def _is_new_there(moving: Moving) -> bool:
+    """A dead letter stays the message that it was. To AWS what a task moves is a new one: a new id, sent just now."""
+    return moving.times < 0

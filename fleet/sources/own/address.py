@@ -9,11 +9,13 @@ from fleet.kinds import kind_of
 from fleet.message import MAX_NAME_CHARACTERS
 
 PREFIX = "fleet://"
+DOOR = f"{PREFIX}sqs/"
+"""Behind it stand queues of the SQS door, in the same Redis and no queues of our own: fleet/sources/own/door."""
 
 
 def is_own(uri: str) -> bool:
     """Whether it names a queue of our own. It may still name it wrongly: `name_of` says so."""
-    return kind_of(uri) == "own"
+    return kind_of(uri) == "own" and not uri.lower().startswith(DOOR)
 
 
 def name_of(uri: str) -> str:

@@ -7,9 +7,7 @@ from urllib.parse import unquote
 
 from fleet.broker.sqs import names
 from fleet.errors import InvalidConfig
-from fleet.sources.own.address import PREFIX
-
-_FRONT = f"{PREFIX}sqs/"
+from fleet.sources.own.address import DOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +21,16 @@ class DoorAddress:
 
     @property
     def uri(self) -> str:
-        return f"{_FRONT}{self.queue}"
+        return f"{DOOR}{self.queue}"
 
 
 def is_of_door(uri: str) -> bool:
     """Whether it names a queue of the SQS door. It may still name it wrongly: `parse_address` says so."""
-    return uri.lower().startswith(_FRONT)
+    return uri.lower().startswith(DOOR)
 
 
 def parse_address(uri: str) -> DoorAddress:
-    name = unquote(uri[len(_FRONT) :]) if is_of_door(uri) else ""
+    name = unquote(uri[len(DOOR) :]) if is_of_door(uri) else ""
     if not names.is_name(name):
-        raise InvalidConfig(f"{_FRONT}QUEUE needs the name of an SQS queue: letters, digits, - and _, at most 80")
+        raise InvalidConfig(f"{DOOR}QUEUE needs the name of an SQS queue: letters, digits, - and _, at most 80")
     return DoorAddress(name)

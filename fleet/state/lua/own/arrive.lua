@@ -4,7 +4,7 @@
 -- ARGV now_ms incarnation version kind source origin message …, four fields a message: place number group body
 --   source: whose outbox, with its incarnation; places rise in it, and what has come already is not taken again
 --   origin: the queue that they came from, as people call it; '' is not noted
---   number: of kind `s` it stays, if it is free, as the message keeps its age
+--   number: of kind `s` it stays, if it is free, as the message keeps its age; 0: it is a new message here
 -- Returns {tag, taken}
 --   tag: `ok`, `stale` or `ahead` (with/own_queue.lua)
 local state, bodies, hidden, ready, origins, group_list = unpack(KEYS)
@@ -25,7 +25,7 @@ for i = 1, total do
   if tonumber(ARGV[base + 1]) > place then
     place = tonumber(ARGV[base + 1])
     local number
-    if kind == 's' then
+    if kind == 's' and tonumber(ARGV[base + 2]) > 0 then
       number = tonumber(ARGV[base + 2])
       while redis.call('HEXISTS', bodies, text(number)) == 1 do number = number + 1 end
       last = math.max(last, number)

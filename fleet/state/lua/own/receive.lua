@@ -221,9 +221,8 @@ if #dropped + #moving > 0 then
     local lane = lanes[i]
     local group = lane and string.sub(lane, 1, 1) ~= ALONE and lane or ''
     local to = target ~= '' and target or sources[i]
-    -- What moves whether it was shown or not is no dead letter, and its count is its new queue's.
-    local before = max_count > 0 and times[seqs[i]] or 0
-    move(queue, outboxes, outbox, to, seqs[i], before, firsts[seqs[i]] or '', group, values[i])
+    local often = max_count < 0 and -1 or times[seqs[i]] or 0
+    move(queue, outboxes, outbox, to, seqs[i], often, firsts[seqs[i]] or '', group, values[i])
   end
   if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)

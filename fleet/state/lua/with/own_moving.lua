@@ -2,6 +2,7 @@
 
 -- A courier takes it from there (lua/own/arrive.lua). Places rise, and tell what has arrived. They are times, as numbers
 -- are: a target remembers them, and a Redis that comes back without its last writes must not give one again.
+-- A count of -1: it was asked for, whatever the count is.
 local function move(queue, outboxes, outbox, target, seq, count, first, group, body)
   local place = text(next_epoch(tonumber(redis.call('HGET', queue.state, 'place') or 0), queue.now))
   redis.call('HSET', queue.state, 'place', place)

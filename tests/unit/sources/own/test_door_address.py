@@ -4,6 +4,7 @@ import pytest
 
 from fleet.errors import InvalidConfig
 from fleet.sources.open import adapter_of
+from fleet.sources.own.address import is_own, name_of
 from fleet.sources.own.door.address import DoorAddress, is_of_door, parse_address
 
 
@@ -23,7 +24,15 @@ def test_a_name_that_sqs_would_not_take_is_refused(name: str) -> None:
 
 def test_a_queue_of_our_own_may_be_called_sqs() -> None:
     assert adapter_of("fleet://q").parse("fleet://sqs") == "sqs"
+    assert is_own("fleet://sqs")
     assert not is_of_door("fleet://sqs")
+
+
+def test_a_queue_of_the_door_is_no_queue_of_our_own() -> None:
+    # Whoever writes to a queue of our own past its publisher, as the feed does, must not take it for one.
+    assert not is_own("fleet://sqs/orders")
+    with pytest.raises(InvalidConfig):
+        name_of("FLEET://SQS/orders")
 
 
 def test_the_scheme_is_read_in_any_case() -> None:
