@@ -8,7 +8,7 @@ import json
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 
 from fleet.broker.sqs.door import Door, application
 from fleet.broker.sqs.verbs import Verbs
-from fleet.clock import SystemClock
+from fleet.clock import Clock, SystemClock
 from fleet.listening import UvicornServer, listen
 from fleet.state.connect import connected
 from tests.chaos.sqs_wire import Refused, Wire
@@ -36,8 +36,10 @@ class Ahead(SystemClock):
 
 
 @contextlib.asynccontextmanager
-async def running_door(verbs: Verbs, **options: Any) -> AsyncIterator[int]:
-    door = Door(verbs.table, **({"keys": {}, "clock": SystemClock()} | options))
+async def running_door(
+    verbs: Verbs, *, keys: Mapping[str, str] | None = None, clock: Clock | None = None
+) -> AsyncIterator[int]:
+    door = Door(verbs.table, keys=keys or {}, clock=clock or SystemClock())
     server = UvicornServer(application(door))
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
