@@ -89,5 +89,9 @@ class SqsStage:
             await door.verbs.aclose()
 
 
+def arn(queue: str) -> str:
+    return f"arn:aws:sqs:us-east-1:000000000000:{queue}"
+
+
 def redrive(target: str, most: int = 1) -> str:
-    return json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:us-east-1:000000000000:{target}", "maxReceiveCount": most})
+    return json.dumps({"deadLetterTargetArn": arn(target), "maxReceiveCount": most})
