@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from redis.exceptions import BusyLoadingError
+
 from fleet.state.keys import FAMILIES, BrokerKeys
 from tests.chaos.sqs_crowd import (
     CHURNED,
@@ -131,6 +133,14 @@ class House:
         self.redis.server.kill()
         await asyncio.sleep(self.dice.uniform(0.0, 0.5))
         self.redis = self.stack.enter_context(a_redis(self.directory, self.redis.port))
+        await eventually(self._has_loaded, every_s=0.05)
+
+    def _has_loaded(self) -> bool:
+        with self.redis.client() as client:
+            try:
+                return bool(client.ping())
+            except BusyLoadingError:
+                return False
 
     async def _all_answer(self) -> bool:
         for port in self.doors.ports:
