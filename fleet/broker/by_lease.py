@@ -65,6 +65,10 @@ class ByLease:
                 if str(error) != said:
                     self._log.warning("the upkeep of the %s waits: %s", self._what, error)
                 said = str(error)
+            except Exception:
+                # A fault of ours, once a second in the log until it is mended: if this task ended, the next holder of
+                # the lease would meet the same, and nothing would be kept up by anybody.
+                self._log.exception("the upkeep of the %s failed", self._what)
             pause_s = EACH_SECOND_S if self._lease.held else _ASK_EVERY_S
 
     async def _is_ours(self) -> bool:

@@ -180,11 +180,11 @@ class Engine:
         while True:
             answer = await self._receive(_TIDY_AT_ONCE, rules, place)
             moved, dropped = moved + answer[2], dropped + answer[3]
-            if answer[2] + answer[3]:
-                continue  # there may be more behind it, also at the end
-            if answer[0] == "end":
-                return Taking((), None, moved, dropped)
-            place += _TIDY_AT_ONCE
+            # One look takes only so much of a group: what went may have stood before more of the same.
+            if not answer[2] + answer[3]:
+                if answer[0] == "end":
+                    return Taking((), None, moved, dropped)
+                place += _TIDY_AT_ONCE
 
     async def receive(self, most: int, rules: Rules) -> Taking:
         """Show the oldest messages that may be shown."""

@@ -17,6 +17,14 @@ from tests.chaos.sqs_wire import NoAnswer, Refused, Wire
 
 FIFO, STANDARD, DEAD_FIFO, DEAD_STANDARD = "storm.fifo", "storm", "dead.fifo", "dead"
 QUEUES = (FIFO, STANDARD, DEAD_FIFO, DEAD_STANDARD)
+CHURNED = ("churn-1.fifo", "churn-2.fifo")
+PARTITIONS = 8
+SEVERAL = {
+    "FifoQueue": "true",
+    "PartitionCount": str(PARTITIONS),
+    "FifoThroughputLimit": "perMessageGroupId",
+    "DeduplicationScope": "messageGroup",
+}
 VISIBILITY_S = 3
 WAIT_S = 1
 GROUPS = 24
@@ -48,6 +56,7 @@ class Crowd:
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._senders = [loop.create_task(self._send(number)) for number in range(_SENDERS)]
+        self._senders += [loop.create_task(self._come_and_go(number)) for number in range(2 * len(CHURNED))]
         # Of eight receivers three ask the ordered queue, three the standard one, and two their dead letters.
         names = (FIFO, STANDARD, FIFO, DEAD_FIFO, FIFO, STANDARD, STANDARD, DEAD_STANDARD)
         self._tasks = [loop.create_task(self._receive(names[i % len(names)])) for i in range(self._receivers)]
@@ -103,6 +112,26 @@ class Crowd:
         if is_fifo(queue) and dice.random() < _REPEATED:
             again = await _until_answered(wire, "SendMessage", params)
             assert again["SequenceNumber"] == found["SequenceNumber"], f"{body} was accepted twice"
+
+    async def _come_and_go(self, number: int) -> None:
+        """Queues that are made and deleted, by two at once each."""
+        wire, dice = self.wire(), random.Random(self._dice.random())
+        queue = CHURNED[number % len(CHURNED)]
+        while self.sending.is_set():
+            body = {"QueueUrl": url(queue), "MessageBody": "soon gone", "MessageGroupId": "g"}
+            for verb, params in (
+                ("CreateQueue", {"QueueName": queue, "Attributes": SEVERAL}),
+                ("SendMessage", body | {"MessageDeduplicationId": str(dice.random())}),
+                ("DeleteQueue", {"QueueUrl": url(queue)}),
+            ):
+                try:
+                    await wire.call(verb, params)
+                except NoAnswer:
+                    break
+                except Refused as refused:
+                    # The other one was quicker.
+                    assert refused.type == "QueueDoesNotExist", refused
+                await asyncio.sleep(self._pause_s * dice.random())
 
     # Receivers ----------------------------------------------------------------------------------------
 

@@ -65,6 +65,15 @@ class SqsStage:
         self._doors.append(door)
         return door
 
+    async def set_clocks(self, door: SqsDoor, name: str) -> None:
+        """What a queue is not asked for by a client goes by the time of the last call that was."""
+
+        async def set_clock(queue: Queue) -> None:
+            for engine in queue.engines:
+                engine.now_ms = str(self.now_ms)
+
+        await door.verbs.queues.use(name, set_clock)
+
     def advance(self, ms: int) -> None:
         self.now_ms += ms
 
@@ -80,5 +89,9 @@ class SqsStage:
             await door.verbs.aclose()
 
 
+def arn(queue: str) -> str:
+    return f"arn:aws:sqs:us-east-1:000000000000:{queue}"
+
+
 def redrive(target: str, most: int = 1) -> str:
-    return json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:us-east-1:000000000000:{target}", "maxReceiveCount": most})
+    return json.dumps({"deadLetterTargetArn": arn(target), "maxReceiveCount": most})

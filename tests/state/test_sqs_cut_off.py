@@ -11,7 +11,7 @@ import pytest
 from fleet.broker.sqs.errors import SqsError
 from fleet.broker.sqs.records import QueueRecord
 from fleet.state.connect import Client
-from tests.state.sqs_stage import SqsDoor, SqsStage, redrive
+from tests.state.sqs_stage import SqsDoor, SqsStage, arn, redrive
 
 
 @pytest.fixture
@@ -121,6 +121,29 @@ async def test_a_queue_that_cannot_be_read_does_not_keep_the_upkeep_from_the_oth
     await door.receive("broken.fifo")
     await door.verbs.upkeep.each_second()
     assert await door.bodies("dead.fifo") == ["a"]
+
+
+async def test_a_move_task_whose_messages_cannot_be_read_fails_and_the_others_go_on(sqs: SqsStage) -> None:
+    door = await with_dead_letters(sqs)
+    await door.create("other-dead.fifo")
+    await door.create("other.fifo", RedrivePolicy=redrive("other-dead.fifo"))
+    for queue, body in (("other.fifo", "a"), ("q.fifo", "b")):
+        await door.have_dead_letters(queue, body)
+        await carry(door, queue)
+    dead = (await door.verbs.queues.use("dead.fifo", _itself)).engines[0]
+    (number,) = await sqs.client.hkeys(dead.keys.bodies)
+    await sqs.client.hset(dead.keys.bodies, number, "T9:garbage!!")
+    for queue in ("dead.fifo", "other-dead.fifo"):
+        await sqs.set_clocks(door, queue)
+        await door.ask("StartMessageMoveTask", SourceArn=arn(queue))
+    for _ in range(3):
+        await door.verbs.upkeep.each_second()
+    found = [
+        (await door.ask("ListMessageMoveTasks", SourceArn=arn(queue)))["Results"][0]["Status"]
+        for queue in ("dead.fifo", "other-dead.fifo")
+    ]
+    assert found == ["FAILED", "COMPLETED"]
+    assert await door.bodies("other.fifo") == ["a"]
 
 
 # Queues that come and go ------------------------------------------------------------------------------

@@ -94,3 +94,15 @@ async def test_a_bucket_fills_again_though_the_clock_was_a_day_ahead_for_a_while
     assert await ask(10, NOON_MS + 86_400_000)
     assert not await ask(10, NOON_MS)
     assert await ask(10, NOON_MS + 10_000)
+
+
+async def test_the_upkeep_drops_all_that_is_too_old_however_many_are_of_one_group(sqs: SqsStage) -> None:
+    door = sqs.door()
+    await door.create("q.fifo", MessageRetentionPeriod="60")
+    for i in range(35):
+        await door.send("q.fifo", str(i))
+    sqs.advance(60_001)
+    await sqs.set_clocks(door, "q.fifo")
+    await door.verbs.upkeep.each_minute()
+    found = await door.ask("GetQueueAttributes", "q.fifo", AttributeNames=["ApproximateNumberOfMessages"])
+    assert found == {"Attributes": {"ApproximateNumberOfMessages": "0"}}

@@ -27,6 +27,7 @@ DEDUP_MS = 5 * 60 * 1000
 MOST_IN_FLIGHT = {False: 120_000, True: 20_000}
 """Of a standard queue, and of a FIFO queue."""
 _MOST_SENT, _MOST_CONCLUDED, _MOST_CHARGED = 200, 500, 500
+_SMALL_BYTES = 64 * 1024
 _MOST_REMEMBERED = 20_000
 _TRIES = 20
 """A receive may wait for as long as others take to change the queue so often."""
@@ -43,7 +44,7 @@ class Queue:
         self._now_ms = now_ms
         count = record.attributes.partitions
         self.engines = [engine_of(client, name, record, partition) for partition in range(count)]
-        self.sends = [Gather(self._sender(engine), most=_MOST_SENT) for engine in self.engines]
+        self.sends = [Gather(self._sender(engine), most=_MOST_SENT, weigh=_weight) for engine in self.engines]
         self.concludes = [Gather(self._concluder(engine), most=_MOST_CONCLUDED) for engine in self.engines]
         self._charges: dict[str, Gather[int, tuple[float, float]]] = {}
         self.receiving = Receiving(
@@ -115,6 +116,11 @@ class Queue:
         if taking.moved:
             self.on_moved(self)
         return taking
+
+
+def _weight(new: New) -> int:
+    """A call takes hundreds of small messages, or some large ones: others wait for Redis meanwhile."""
+    return 1 + len(new.stored) // _SMALL_BYTES
 
 
 def engine_of(client: Client, name: str, record: QueueRecord, partition: int) -> Engine:

@@ -16,11 +16,19 @@ R = TypeVar("R")
 
 
 class Gather(Generic[T, R]):
-    """`call` takes the items of many askers, and returns a result for each in order. `most` items a call."""
+    """`call` takes the items of many askers, and returns a result for each in order. `most` of them a call, each of
+    them as much as `weigh` says: one where nothing else is said."""
 
-    def __init__(self, call: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int) -> None:
+    def __init__(
+        self,
+        call: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
+        *,
+        most: int,
+        weigh: Callable[[T], int] = lambda _: 1,
+    ) -> None:
         self._call = call
         self._most = most
+        self._weigh = weigh
         self._asked: deque[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -43,7 +51,11 @@ class Gather(Generic[T, R]):
     async def _once(self) -> None:
         askers: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = []
         items: list[T] = []
-        while self._asked and (not askers or len(items) + len(self._asked[0][0]) <= self._most):
+        weight = 0
+        while self._asked:
+            weight += sum(map(self._weigh, self._asked[0][0]))
+            if askers and weight > self._most:
+                break
             asker = self._asked.popleft()
             askers.append(asker)
             items += asker[0]

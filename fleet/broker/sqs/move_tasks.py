@@ -6,18 +6,22 @@ that is killed is replaced.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from typing import Any
 
 import msgspec
 
+from fleet.broker.errors import DataLoss
 from fleet.broker.sqs import errors, names, ranges
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import PREFIX, Queue, Queues
 from fleet.broker.sqs.courier import Courier
 from fleet.broker.sqs.tasks import CANCELLED, CANCELLING, COMPLETED, FAILED, RUNNING, Task, Tasks, read, written
 from fleet.state.catalogue import Change
+
+log = logging.getLogger("fleet.sqs")
 
 _KEPT = 10
 _AT_ONCE = 500
@@ -125,9 +129,12 @@ class TaskVerbs:
         except errors.SqsError as error:
             if await self._queues.seen(source) is None:
                 await self.forget(source)
-                return
-            failed = msgspec.structs.replace(task, status=FAILED, failure=error.type)
-            await self._save(source, failed)
+            elif error.status < 500:  # else it goes on with the next second
+                await self._save(source, msgspec.structs.replace(task, status=FAILED, failure=error.type))
+            return
+        except DataLoss as error:
+            log.warning("the task that moves messages of queue %s has failed: %s", source, error)
+            await self._save(source, msgspec.structs.replace(task, status=FAILED, failure="InternalFailure"))
             return
         after = msgspec.structs.replace(task, moved=task.moved + moved, status=COMPLETED if is_over else task.status)
         if after != task:

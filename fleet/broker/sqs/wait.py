@@ -16,6 +16,8 @@ from fleet.waiting import happens
 
 LOOK_S = 5.0
 """How often is looked without a signal: one may be lost."""
+MOST_AT_ONCE = 100
+"""Messages may have 1 MiB. An answer that takes longer than Redis is waited for is lost, with all that it showed."""
 
 
 @dataclass(eq=False)
@@ -144,7 +146,7 @@ class Receiving:
             if not wanted:
                 return 0
             widest = max(asker.most - len(asker.given) for asker in askers)
-            taking = await self._receive(partition, wanted, visibility_s, widest)
+            taking = await self._receive(partition, min(wanted, MOST_AT_ONCE), visibility_s, widest)
             self.is_over = taking.is_over
             if taking.showings:
                 # Only a call that finds nothing has us told of what comes next.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fleet.broker.sqs.wait import Receiving
+from fleet.broker.sqs.wait import MOST_AT_ONCE, Receiving
 from fleet.errors import StateUnavailable
 from fleet.state.engine import Showing, Stale, Taking
 from tests.waiting import eventually
@@ -31,10 +31,12 @@ class Script:
     def __init__(self, *answers: Taking | Exception) -> None:
         self.answers = list(answers)
         self.calls = 0
+        self.most = 0
         self.back: list[Showing] = []
 
     async def receive(self, partition: int, most: int, visibility_s: int, per_lane: int) -> Taking:
         self.calls += 1
+        self.most = max(self.most, most)
         answer = self.answers.pop(0) if self.answers else NOTHING
         if isinstance(answer, Exception):
             raise answer
@@ -69,6 +71,16 @@ async def test_who_is_left_over_is_told_of_what_comes_next() -> None:
 async def test_what_was_taken_is_given_though_another_partition_cannot_be_asked() -> None:
     receiving = Script(showings(1), StateUnavailable("away")).receiving(partitions=2)
     assert await ask(receiving, most=10) == ["1"]
+
+
+async def test_one_call_never_shows_more_than_can_be_carried() -> None:
+    """What an answer that takes too long has shown is lost for as long as it stays hidden."""
+    script = Script(*(showings(*range(first, first + MOST_AT_ONCE)) for first in range(0, 300, MOST_AT_ONCE)))
+    receiving = script.receiving()
+    async with asyncio.timeout(SOON_S):
+        found = await asyncio.gather(*(ask(receiving, most=10) for _ in range(30)))
+    assert sorted(int(number) for numbers in found for number in numbers) == list(range(300))
+    assert script.most == MOST_AT_ONCE
 
 
 async def test_who_was_given_nothing_is_told_why() -> None:
