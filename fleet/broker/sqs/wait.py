@@ -138,6 +138,8 @@ class Receiving:
             taking = await self._receive(partition, wanted, visibility_s, widest)
             self.is_over = taking.is_over
             if taking.showings:
+                # Only a receive that finds nothing has the next send tell us: whoever is left has us look once more.
+                due_ms = 0
                 over = self._share(partition, taking.showings, askers)
                 if over:
                     await self._put_back(partition, over)
