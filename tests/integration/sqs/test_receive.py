@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import requests
 
 from fleet.broker.sqs import md5
@@ -200,6 +201,22 @@ def test_messages_are_shared_among_those_who_wait(sqs: Shop, other: Shop) -> Non
             sqs.send(url, f"{i}")
         found = [one["Body"] for each in waiting for one in each.result(30)]
     assert sorted(found) == ["0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_each_of_those_who_wait_at_one_door_is_woken_by_a_message_of_its_own(sqs: Shop, fifo: bool) -> None:
+    url = sqs.fifo() if fifo else sqs.queue()
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(sqs.receive, url, WaitTimeSeconds=20) for _ in range(4)]
+        let_pass(0.3)
+        began_s = time.monotonic()
+        for i in range(4):
+            sqs.send(url, f"{i}", f"g{i}" if fifo else "")
+            let_pass(0.2)
+        found = [one["Body"] for each in waiting for one in each.result(30)]
+    assert sorted(found) == ["0", "1", "2", "3"]
+    # Well below the five seconds after which is looked without a signal.
+    assert time.monotonic() - began_s < 3.5
 
 
 # The same attempt again ------------------------------------------------------------------------------
