@@ -37,6 +37,7 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
         raise InvalidConfig(f"listening on {chosen.host} needs access keys: {why}")
     tame_collector()
     listening = listen(chosen.host, chosen.port, shared=shared)
+    address = address_of(listening)  # the server closes it, and we say goodbye after that
     identity, life = Identity.new(ROLE), Life()
     async with connected(settings.redis.url) as client:
         verbs = Verbs(
@@ -53,7 +54,7 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
         )
 
         def describe() -> dict[str, Any]:
-            return {"address": address_of(listening), "features": sorted(FEATURES)}
+            return {"address": address, "features": sorted(FEATURES)}
 
         heartbeat = Heartbeat(
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
@@ -66,7 +67,7 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
             answering.add_done_callback(life.check)
             for job in (heartbeat.run(), signals.run()):
                 life.spawn(loop.create_task(job))
-            log.info("%s answers at %s", identity.name, address_of(listening))
+            log.info("%s answers at %s", identity.name, address)
             await life.wait()
             server.should_exit = True
             verbs.queues.end_waits()
