@@ -155,7 +155,7 @@ class Crowd:
                 continue
             if dice.random() < _SLOW:
                 await asyncio.sleep(VISIBILITY_S * dice.uniform(0.7, 1.4))
-            handles = {one["Body"]: one["ReceiptHandle"] for one in found}
+            handles = {one["MessageId"]: one["ReceiptHandle"] for one in found}
             good, back = _sorted_out(queue, letters)
             await self._delete(wire, queue, good, handles, began_s + VISIBILITY_S, shown_s + VISIBILITY_S)
             await self._give_back(wire, queue, back, handles)
@@ -167,7 +167,7 @@ class Crowd:
             return
         began_s = time.monotonic()
         entries = [
-            {"Id": str(i), "ReceiptHandle": handles[letter.body]} for i, letter in enumerate(letters)
+            {"Id": str(i), "ReceiptHandle": handles[letter.id]} for i, letter in enumerate(letters)
         ]  # in one batch: the later ones are deleted whatever becomes of the first
         found = await _until_answered(wire, "DeleteMessageBatch", {"QueueUrl": url(queue), "Entries": entries})
         ended_s = time.monotonic()
@@ -176,7 +176,7 @@ class Crowd:
 
     async def _give_back(self, wire: Wire, queue: str, letters: list[Letter], handles: dict[str, str]) -> None:
         for letter in reversed(letters):
-            params = {"QueueUrl": url(queue), "ReceiptHandle": handles[letter.body], "VisibilityTimeout": 0}
+            params = {"QueueUrl": url(queue), "ReceiptHandle": handles[letter.id], "VisibilityTimeout": 0}
             try:
                 await wire.call("ChangeMessageVisibility", params)
             except (NoAnswer, Refused):

@@ -55,7 +55,7 @@ class Outcome:
     sent: int
     dead_letters: int
     died: list[str]
-    """What doors that ended by themselves said last."""
+    """What doors said last that ended by themselves, or not well when they were asked to."""
     leftover_before: list[str]
     """Keys of the drained queues that hold something."""
     leftover_after: list[str]
@@ -86,9 +86,11 @@ class Doors:
 
     def stop(self) -> None:
         for port, door in self.running.items():
-            if door.process.poll() is not None:
-                self.died.append(f"door {port}: " + door.log.read_text(errors="replace")[-2000:])
+            has_died = door.process.poll() is not None
             door.stop()
+            if has_died or door.process.returncode:
+                self.died.append(f"door {port}: " + door.log.read_text(errors="replace")[-2000:])
+        self.running.clear()
 
     def text(self) -> str:
         return "".join(path.read_text(errors="replace") for path in sorted(self.directory.glob("door-*.log")))
@@ -186,9 +188,10 @@ async def outcome_of(directory: Path, form: Form, seed: int) -> Outcome:
         for queue in (*QUEUES, *CHURNED):
             with suppress(Refused):  # of those that came and went some are gone
                 await _ask(wire, "DeleteQueue", {"QueueUrl": url(queue)})
-        await crowd.aclose()
         # What a door that died left half deleted, the next holder of the lease clears.
         await _patiently(lambda: not _for_good(house.redis))
+        await crowd.aclose()
+        doors.stop()
         journal = crowd.journal
         return Outcome(
             verdict=judge(journal),

@@ -106,3 +106,24 @@ async def test_the_upkeep_drops_all_that_is_too_old_however_many_are_of_one_grou
     await door.verbs.upkeep.each_minute()
     found = await door.ask("GetQueueAttributes", "q.fifo", AttributeNames=["ApproximateNumberOfMessages"])
     assert found == {"Attributes": {"ApproximateNumberOfMessages": "0"}}
+
+
+@pytest.mark.parametrize("queue", ["q", "q.fifo"])
+async def test_what_is_deleted_right_behind_a_change_in_one_call_leaves_nothing_behind(
+    sqs: SqsStage, queue: str
+) -> None:
+    door = sqs.door()
+    await door.create(queue)
+    await door.send(queue, "a")
+    (message,) = await door.receive(queue)
+    handle = {"ReceiptHandle": message["ReceiptHandle"]}
+    # What two clients ask at the same moment goes in one call.
+    await asyncio.gather(
+        door.ask("ChangeMessageVisibility", queue, **handle, VisibilityTimeout=0),
+        door.ask("ChangeMessageVisibility", queue, **handle, VisibilityTimeout=600),
+        door.ask("DeleteMessage", queue, **handle),
+        return_exceptions=True,
+    )
+    await asyncio.gather(door.ask("DeleteMessage", queue, **handle), return_exceptions=True)
+    found = [key.rpartition(":")[2] for key in await sqs.keys(queue)]
+    assert set(found) <= {"state", "seen"}

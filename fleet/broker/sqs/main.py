@@ -37,7 +37,7 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
         raise InvalidConfig(f"listening on {chosen.host} needs access keys: {why}")
     tame_collector()
     listening = listen(chosen.host, chosen.port, shared=shared)
-    address = address_of(listening)
+    address = address_of(listening)  # the server closes it, and we say goodbye after that
     identity, life = Identity.new(ROLE), Life()
     async with connected(settings.redis.url) as client:
         verbs = Verbs(

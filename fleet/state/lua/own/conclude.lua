@@ -112,7 +112,11 @@ for group, head in pairs(heads) do
   if head.at > 0 then redis.call('LPOP', group_list .. group, head.at) end
 end
 
+-- First: one asker may hide what another, behind him in the same call, deletes.
+if #hide > 0 then call_many('ZADD', hidden, hide, 2) end
+if #note > 0 then call_many('HSET', shown, note, 2) end
 if kind == 't' then
+  if #deadline > 0 then call_many('ZADD', out, deadline, 2) end
   for i = 1, #gone do not_out[#not_out + 1] = gone[i] end
   if #not_out > 0 then
     redis.call('HINCRBY', state, 'out_bytes', -bytes_of(bodies, not_out))
@@ -122,7 +126,6 @@ if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)
     redis.call('HINCRBY', state, 'bytes', -bytes_of(bodies, gone))
   end
-  if #deadline > 0 then call_many('ZADD', out, deadline, 2) end
 end
 if #gone > 0 then
   drop_bodies(bodies, refs, gone)
@@ -131,8 +134,6 @@ if #gone > 0 then
   if kind ~= 'f' and redis.call('EXISTS', origins) == 1 then call_many('HDEL', origins, gone) end
   if kind == 's' and redis.call('EXISTS', delayed) == 1 then call_many('ZREM', delayed, gone) end
 end
-if #hide > 0 then call_many('ZADD', hidden, hide, 2) end
-if #note > 0 then call_many('HSET', shown, note, 2) end
 
 -- A lane with messages is in exactly one of ready and due, by its head alone.
 local to_ready, to_due, off_ready, off_due = {}, {}, {}, {}
