@@ -13,6 +13,7 @@ from fleet.broker.names import message_id
 from fleet.errors import StateError, StateUnavailable
 from fleet.metrics.counters import Counters
 from fleet.state.topic import Copies, Published
+from fleet.words import number
 
 log = logging.getLogger("fleet.broker")
 
@@ -51,7 +52,7 @@ class Publisher:
                 raise
             # Not what the error says by itself, that nothing happened: it is about a chunk that is not the first.
             raise Unsure(
-                f"the first {len(ids)} of {len(messages)} messages are published, the others may be: {error}"
+                f"the first {len(ids)} of {number(len(messages), 'message')} are published, the others may be: {error}"
             ) from error
         return ids
 

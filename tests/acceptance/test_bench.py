@@ -76,6 +76,7 @@ def test_every_budget_of_the_design_is_judged(tiny_run: dict[str, Any]) -> None:
         "idle",
         "memory",
         "memory-unique",
+        "topic-publish",
         "concurrency",
     }
 
