@@ -1,12 +1,13 @@
 """Every key name that Fleet uses in Redis. No other file spells one.
 
-Five families, one Cluster slot each: a pool, a source queue, a queue of our own, a topic with its subscriptions, the
-fleet. A script touches keys of
+Six families, one Cluster slot each: a pool, a source queue, a queue of our own, a topic with its subscriptions, the
+broker's catalogue, the fleet. A script touches keys of
 one family member only. `docs/redis.md` lists them with their type and what bounds them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -152,15 +153,15 @@ class QueueKeys:
         return self._key("owner")
 
 
-class MessageKeys:
+class MessageKeys(ABC):
     """Messages of our own that wait, and which of them are hidden: the same for a queue and for a subscription."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def prefix(self) -> str:
         """What all keys begin with, and what a signal says of them."""
-        raise NotImplementedError
 
     @property
     def state(self) -> str:

@@ -46,8 +46,8 @@ if kind == 't' then
     if max_bytes > 0 then bytes_left = max_bytes - tonumber(redis.call('HGET', state, 'out_bytes') or 0) end
     if most <= 0 or bytes_left <= 0 then
       if not queue.waits then redis.call('HSET', state, 'waits', 1) end
-      local lapses_ms = tonumber(redis.call('ZRANGE', out, 0, 0, 'WITHSCORES')[2])
-      return { 'over', text(math.max(1, lapses_ms - now)), 0, 0 }
+      local lapses_ms = tonumber(redis.call('ZRANGE', out, 0, 0, 'WITHSCORES')[2] or '')
+      return { 'over', lapses_ms and text(math.max(1, lapses_ms - now)) or '', 0, 0 }
     end
   end
 elseif max_out > 0 and not tidies and redis.call('ZCARD', hidden) >= max_out then
