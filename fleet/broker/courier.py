@@ -49,7 +49,7 @@ class Courier:
 
     async def _carry_to(self, topic: str, pulled: Pulled) -> str:
         """'' once its outbox for that topic is empty, or why it is not."""
-        source = f"{pulled.engine.keys.prefix}{pulled.record.incarnation}"
+        source = f"{pulled.engine.prefix}{pulled.record.incarnation}"
         while moving := await pulled.engine.outgoing(topic, _AT_ONCE):
 
             async def bring(audience: Audience, moving: list[Moving] = moving) -> None:

@@ -15,8 +15,9 @@ from fleet.broker.errors import InvalidArgument
 MAX_NAME_CHARACTERS = 255
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9\-_.~+%]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 _RESERVED = "goog"
-_IDS = b"fleet message id"
+_IDS = blake2b(digest_size=16, person=b"fleet message id")
 """What the digest is for. It never changes: an id that was told once must come out the same."""
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def check_topic_name(name: object) -> str:
@@ -32,10 +33,11 @@ def message_id(tag: str, incarnation: int, partition: int, number: int) -> str:
 
     A queue that was deleted and made anew counts from another incarnation, so ids are unique over all queues and times.
     """
-    place = f"{incarnation}/{partition}/{number}/{tag}".encode()
-    d = blake2b(place, digest_size=16, person=_IDS).hexdigest()
+    digest = _IDS.copy()
+    digest.update(f"{incarnation}/{partition}/{number}/{tag}".encode())
+    d = digest.hexdigest()
     # Version 8 and variant 2: a UUID of one's own making (RFC 9562).
-    return f"{d[:8]}-{d[8:12]}-8{d[13:16]}-{'89ab'[int(d[16], 16) & 3]}{d[17:20]}-{d[20:]}"
+    return f"{d[:8]}-{d[8:12]}-8{d[13:16]}-{_VARIANT[d[16]]}{d[17:20]}-{d[20:]}"
 
 
 def _checked(kind: str, name: object) -> str:

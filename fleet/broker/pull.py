@@ -51,12 +51,12 @@ class Puller:
             if pulled.record.detached and not read_again:
                 # Nobody tells us when it is made anew.
                 read_again = True
-                raise Stale(pulled.engine.keys.prefix)
+                raise Stale(pulled.engine.prefix)
             if pulled.record.detached:
-                return Pull([], None, pulled.engine.keys.prefix)
+                return Pull([], None, pulled.engine.prefix)
             taking = await self._take(pulled, min(most, MOST_PULLED), (rules or rules_of)(pulled))
             messages = [_message(pulled, showing) for showing in taking.showings]
-            return Pull(messages, taking.due_ms, pulled.engine.keys.prefix)
+            return Pull(messages, taking.due_ms, pulled.engine.prefix)
 
         return await self._directory.with_subscription(subscription, pull)
 
@@ -130,7 +130,7 @@ class Puller:
             if not read_again and any(showing.incarnation > ours for showing, _ in verdicts):
                 # It was made anew, and we remember the one before.
                 read_again = True
-                raise Stale(pulled.engine.keys.prefix)
+                raise Stale(pulled.engine.prefix)
             places, asked = [], []
             for place, (showing, what) in enumerate(verdicts):
                 if showing.incarnation == ours:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -22,8 +23,13 @@ from fleet.state.url import check_path, safe_url, why_not
 
 _PLACE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
 """Where in a script an error was met. It does not say why, and makes one error look like many."""
+_LATE_S = 0.5
 Client = Any
 """A `redis.asyncio` client of either kind. redis-py gives the two separate types, and types their commands loosely."""
+
+
+class SilentAtStart(StateUnavailable):
+    """Nobody answered when we first asked."""
 
 
 class _Client(Redis):
@@ -33,6 +39,17 @@ class _Client(Redis):
 
 async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
     """A client for `redis://`, `rediss://`, `unix://` or `sentinel://`; a Cluster is recognised by asking."""
+    began_s = time.monotonic()
+    try:
+        return await _connect(url, timeout_s)
+    except SilentAtStart:
+        # Its timer rang late: we were stopped ourselves, and the answer may have come meanwhile.
+        if time.monotonic() - began_s < timeout_s + _LATE_S:
+            raise
+    return await _connect(url, timeout_s)
+
+
+async def _connect(url: str, timeout_s: float) -> Client:
     client = _client(url, timeout_s)
     with translated(url):
         try:
@@ -45,7 +62,7 @@ async def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
         except BaseException as error:
             await client.aclose()
             if _timed_out(error):
-                raise StateUnavailable(f"Redis at {safe_url(url)} does not answer within {timeout_s:g} s") from error
+                raise SilentAtStart(f"Redis at {safe_url(url)} does not answer within {timeout_s:g} s") from error
             raise
     await client.aclose()
     cluster = Cluster.from_url(url, wait_s=timeout_s, **options(timeout_s))

@@ -152,6 +152,7 @@ class Engine:
     ) -> None:
         self.client = client
         self.keys = keys
+        self.prefix = keys.prefix
         self.kind: Kind = kind
         self.incarnation = incarnation
         self.version = version
@@ -169,7 +170,7 @@ class Engine:
             arguments += (message.group, message.dedup_id, message.delay_ms, message.stored)
         answer = self._checked(await self._call("own/send", arguments))
         if answer[0] == "fenced":
-            raise Fenced(f"{producer} sends to {self.keys.prefix} with a newer epoch now")
+            raise Fenced(f"{producer} sends to {self.prefix} with a newer epoch now")
         return [Sent(abs(int(number)), number[0] != "-") for number in answer[1:]]
 
     async def tidy(self, rules: Rules) -> Taking:
@@ -254,7 +255,7 @@ class Engine:
             "" if delay_ms is None else delay_ms,
         ]
         if await self._call("own/establish", arguments) == "stale":
-            raise Stale(self.keys.prefix)
+            raise Stale(self.prefix)
 
     async def known(self) -> tuple[int, int]:
         """The incarnation and version that it was told last."""
@@ -355,7 +356,7 @@ class Engine:
         return await s(self.client, s.keys_of(self.keys), arguments)
 
     def _checked(self, answer: list[Any]) -> list[Any]:
-        return checked(answer, self.keys.prefix)
+        return checked(answer, self.prefix)
 
 
 def checked(answer: list[Any], prefix: str) -> list[Any]:

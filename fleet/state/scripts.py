@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Hashable, Sequence
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -20,6 +20,7 @@ from fleet.state.connect import Client, translated
 
 call_times = Counters()
 """How long this process waited for each script, failed calls included; its heartbeat tells."""
+_FAMILIES_KEPT = 1024
 SEP = "\x1f"
 """Separates the fields of our records; no validated field can contain it."""
 
@@ -34,10 +35,12 @@ class Script:
         self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self.keys = _header(_read(name), "KEYS")
         self.arguments = _header(_read(name), "ARGV")
+        # Some fifteen names are put together for a call; those of the families in use are kept.
+        self.keys_of = lru_cache(maxsize=_FAMILIES_KEPT)(self._keys_of)
 
-    def keys_of(self, family: object) -> list[str]:
+    def _keys_of(self, family: Hashable) -> tuple[str, ...]:
         """The KEYS, taken by name from a key family."""
-        return [str(getattr(family, key)) for key in self.keys]
+        return tuple(str(getattr(family, key)) for key in self.keys)
 
     async def __call__(self, client: Client, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
         started_s = time.perf_counter()

@@ -30,6 +30,7 @@ from benchmark.rows import claim, concurrency, drain, footprint, latency, limits
 from benchmark.scale import look as scale_look
 from benchmark.scale import rows as scale
 from benchmark.scenario import Scenario
+from benchmark.sqs import rates, size, waits
 from benchmark.table import print_table
 
 ROWS = (
@@ -47,6 +48,9 @@ ROWS = (
     scale_look,
     sources,
     topics,
+    rates,
+    waits,
+    size,
 )
 """In the order of the table."""
 REPOSITORY = Path(__file__).resolve().parents[2]

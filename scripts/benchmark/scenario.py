@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmark.ground import Ground
 
-Kind = Literal["limit", "peer", "fleet", "scale", "pipeline"]
+Kind = Literal["limit", "peer", "fleet", "scale", "pipeline", "sqs"]
 Better = Literal["higher", "lower"]
 
 BEST_PEER = "best peer"

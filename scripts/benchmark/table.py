@@ -17,6 +17,7 @@ _KINDS = {
     "fleet": "Fleet",
     "scale": "Fleet, large",
     "pipeline": "the pipeline, and what stands beside it",
+    "sqs": "the SQS door, and what stands beside it",
 }
 # Wide enough for all columns where the output is a file and has no width of its own.
 _FILE_WIDTH = 200

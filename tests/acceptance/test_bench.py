@@ -97,6 +97,17 @@ def test_every_row_of_the_large_fleet_has_a_figure_a_budget_and_no_problem(tmp_p
     assert [name for name, row in measured.items() if not (row["value"] > 0 and row["budgets"])] == []
 
 
+def test_every_row_of_our_sqs_door_has_a_figure_and_no_problem(tmp_path: Path) -> None:
+    ours = {"sqs-door", "sqs-door-tens", "sqs-door-fifo", "sqs-waits", "sqs-size", "sqs-size-fifo"}
+    ours |= {"sqs-memory", "sqs-memory-fifo"}
+    ended = bench(tmp_path, "--only", ",".join(ours), "--divide", str(DIVISOR))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    measured = rows(json.loads((tmp_path / "bench.json").read_text()))
+    assert {name for name, row in measured.items() if row["value"] > 0 and not row["problems"]} == ours
+    # Of the two more, one has no budget of its own, and one is judged beside what has one.
+    assert {name for name, row in measured.items() if not row["budgets"]} == {"sqs-door-fifo", "sqs-memory-fifo"}
+
+
 def test_the_poller_beside_the_pipeline_leaves_each_message_once_and_in_order(tmp_path: Path) -> None:
     ended = bench(tmp_path, "--only", "poller", "--divide", str(DIVISOR))
     assert ended.returncode == 0, ended.stdout + ended.stderr

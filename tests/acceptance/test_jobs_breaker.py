@@ -24,7 +24,8 @@ def office(tmp_path: Path, redis_server: RedisServer) -> Office:
 
 CAPACITY = 400
 """Of a pool that nobody has configured."""
-SHUT_MS = 8_000
+SHUT_MS = 30_000
+"""A busy machine takes some ten seconds for the others."""
 SPARK_PATIENCE_S = 240.0
 """It starts in seconds where it is quiet, and in minutes where it is not."""
 
@@ -93,7 +94,7 @@ async def test_a_target_whose_breaker_is_open_takes_no_room_from_others_and_gets
         added(office, target, CAPACITY + 50, messageGroup="h{}")
         until(lambda: up.text().count("epoch") > 1, why=up.text)
         added(office, other, 20, messageGroup="i{}")
-        until(lambda: completed() == 1 + 20, why=up.text, within_s=90)
+        until(lambda: completed() >= 1 + 20, why=up.text, within_s=90)
         assert target.received == []
         until(lambda: completed() == 1 + 20 + 6 + CAPACITY + 50, why=up.text, within_s=90)
         assert up.stop() == 0

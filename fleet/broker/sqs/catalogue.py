@@ -211,7 +211,7 @@ class Queues:
         queue.on_moved = self._on_moved
         self._known[name] = queue
         for engine in queue.engines:
-            self._by_prefix[engine.keys.prefix] = queue
+            self._by_prefix[engine.prefix] = queue
         return queue
 
     def learn(self, name: str, record: QueueRecord) -> None:
@@ -227,8 +227,8 @@ class Queues:
             return
         del self._known[name]
         for engine in known.engines:
-            if self._by_prefix.get(engine.keys.prefix) is known:
-                del self._by_prefix[engine.keys.prefix]
+            if self._by_prefix.get(engine.prefix) is known:
+                del self._by_prefix[engine.prefix]
         known.receiving.retire()
 
     def _forget_idle(self) -> None:

@@ -43,7 +43,7 @@ class Courier:
 
     async def _carry_to(self, name: str, target: str, queue: Queue, partition: int, engine: Engine) -> tuple[int, str]:
         """How many were brought, and why the rest was not; '' if there is none."""
-        source = f"{engine.keys.prefix}{queue.record.incarnation}"
+        source = f"{engine.prefix}{queue.record.incarnation}"
         brought = 0
         while moving := await engine.outgoing(target, _AT_ONCE):
 
@@ -80,7 +80,7 @@ class Courier:
 def _letter(queue: Queue, partition: int, moving: Moving, *, fifo: bool) -> str:
     header, body = unpack(moving.stored)
     incarnation, number = queue.record.incarnation, int(moving.number)
-    id_ = header.id or message_id(queue.engines[partition].keys.prefix, incarnation, partition, number)
+    id_ = header.id or message_id(queue.engines[partition].prefix, incarnation, partition, number)
     dedup_id = id_ if fifo else header.dedup_id
     kept = msgspec.structs.replace(header, id="" if _is_new_there(moving) else id_, dedup_id=dedup_id)
     return pack(kept, body)

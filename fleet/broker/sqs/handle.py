@@ -20,7 +20,7 @@ VERSION = 1
 _FIELDS = struct.Struct(">B8sQHQIQ")
 _SUM = struct.Struct(">I")
 _LEAST = _FIELDS.size + _SUM.size
-_TO_STANDARD = str.maketrans("-_+/", "+/!!")
+_TO_STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 """The two characters that base64url has not stay wrong."""
 _LONGEST = 1024
 """Characters; a group is at most 128."""
@@ -53,7 +53,7 @@ def encode(handle: Handle, *, queue: str) -> str:
 def decode(text: str, *, queue: str, incarnation: int, partitions: int) -> Handle:
     """SqsError for garbage, for another version, queue or incarnation, and for a partition that the queue has not."""
     try:
-        raw = a2b_base64(text.translate(_TO_STANDARD) + "=" * (-len(text) % 4), strict_mode=True)
+        raw = a2b_base64(text.encode().translate(_TO_STANDARD) + b"=" * (-len(text) % 4), strict_mode=True)
         if len(text) > _LONGEST or len(raw) < _LEAST or _SUM.unpack(raw[-4:])[0] != crc32(raw[:-4]):
             raise errors.invalid_receipt_handle(text)
         version, digest, of_incarnation, partition, number, count, received_ms = _FIELDS.unpack_from(raw)

@@ -81,7 +81,7 @@ class _Writer:
         incarnation = queue.record.incarnation
         given = Handle(incarnation, partition, number, showing.times, self._received_ms, showing.group)
         found: dict[str, Any] = {
-            "MessageId": header.id or message_id(queue.engines[partition].keys.prefix, incarnation, partition, number),
+            "MessageId": header.id or message_id(queue.engines[partition].prefix, incarnation, partition, number),
             "ReceiptHandle": handle.encode(given, queue=queue.name),
             "MD5OfBody": md5.of_body(raw),
             "Body": body,

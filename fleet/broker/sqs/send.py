@@ -69,7 +69,7 @@ def new_message(queue: Queue, sent: Sent) -> New:
 
 def _receipt(queue: Queue, sent: Sent, partition: int, taken: engines.Sent) -> dict[str, Any]:
     found = sent.receipt()
-    prefix = queue.engines[partition].keys.prefix
+    prefix = queue.engines[partition].prefix
     found["MessageId"] = message_id(prefix, queue.record.incarnation, partition, taken.number)
     if queue.attributes.fifo:
         found["SequenceNumber"] = sequence_number(taken.number)

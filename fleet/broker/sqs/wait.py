@@ -55,6 +55,8 @@ class Receiving:
         self._task: asyncio.Task[None] | None = None
         self._start = 0
         self._is_retired = False
+        self._is_cut = False
+        """Whether there may be more for those who were given nothing: one call does not carry it all."""
         self.is_over = False
         """Whether as many are out as may be, when we last looked."""
 
@@ -120,6 +122,7 @@ class Receiving:
         """Ask once for everybody. Returns after how many ms there may be something; None: a signal will say."""
         askers = [asker for asker in self._askers if not asker.answer.done()]
         due_ms: int | None = None
+        self._is_cut = False
         # Mostly all ask for the same time.
         for visibility_s in {asker.visibility_s: None for asker in askers}:
             group = [asker for asker in askers if asker.visibility_s == visibility_s]
@@ -128,7 +131,8 @@ class Receiving:
                 due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
         now_s = asyncio.get_running_loop().time()
         for asker in askers:
-            if asker.given or asker.until_s <= now_s or asker.is_gone():
+            # Of a round that was cut, who got nothing was not asked for yet.
+            if asker.given or (asker.until_s <= now_s and not self._is_cut) or asker.is_gone():
                 self._answer(asker)
         self._askers = deque(asker for asker in self._askers if not asker.answer.done())
         return due_ms
@@ -148,6 +152,7 @@ class Receiving:
             widest = max(asker.most - len(asker.given) for asker in askers)
             taking = await self._receive(partition, min(wanted, MOST_AT_ONCE), visibility_s, widest)
             self.is_over = taking.is_over
+            self._is_cut |= len(taking.showings) == MOST_AT_ONCE < wanted
             if taking.showings:
                 # Only a call that finds nothing has us told of what comes next.
                 due_ms = 0

@@ -99,9 +99,9 @@ class Memory(Scenario):
             first = min(BATCH, count // 2)
             fill = partial(fill_pool, groups=groups, target=target, concurrency=100, capacity=2 * count)
             on_redis(home.server.url, partial(fill, count=first))
-            before = _steady_memory(home.client)
+            before = steady_memory(home.client)
             on_redis(home.server.url, partial(fill, first=first, count=count))
-            after = _steady_memory(home.client)
+            after = steady_memory(home.client)
             tracked, queued = home.queue_left()["tracked"], home.pool_left()
         problems = [] if tracked == queued == count else [f"{tracked} tracked and {queued} queued of {count} messages"]
         body_bytes = statistics.fmean(len(message_body(i, target=target, groups=groups)) for i in range(first, count))
@@ -121,7 +121,7 @@ class Memory(Scenario):
         )
 
 
-def _steady_memory(client: redis.Redis) -> int:
+def steady_memory(client: redis.Redis) -> int:
     """Used memory once it has not moved for a while: a hash that grows keeps its old table until all has moved."""
     seen, since = -1, time.monotonic()
     while time.monotonic() - since < _STEADY_S:

@@ -86,7 +86,7 @@ class DoorQueue:
         """The oldest messages that may be shown. If there are none, after how many ms one may be, or None for never."""
 
         async def receive(queue: Queue) -> tuple[list[Shown], int | None]:
-            self._prefixes = frozenset(engine.keys.prefix for engine in queue.engines)
+            self._prefixes = frozenset(engine.prefix for engine in queue.engines)
             rules = replace(queue.rules(0, per_lane=PER_LANE), visibility_ms=visibility_ms)
             shown: list[Shown] = []
             dues_ms: list[int] = []
@@ -172,7 +172,7 @@ def _shown(queue: Queue, partition: int, showing: Showing) -> Shown:
 
 def id_of(queue: Queue, partition: int, number: str) -> str:
     """The MessageId of what was sent to this queue. What was moved there brings its own."""
-    return message_id(queue.engines[partition].keys.prefix, queue.record.incarnation, partition, int(number))
+    return message_id(queue.engines[partition].prefix, queue.record.incarnation, partition, int(number))
 
 
 def group_of(header: Header, lane: str, *, fifo: bool) -> str | None:

@@ -83,6 +83,15 @@ async def test_one_call_never_shows_more_than_can_be_carried() -> None:
     assert script.most == MOST_AT_ONCE
 
 
+async def test_who_does_not_wait_is_asked_for_though_one_call_cannot_carry_all() -> None:
+    script = Script(showings(*range(MOST_AT_ONCE)), showings(*range(MOST_AT_ONCE, MOST_AT_ONCE + 5)))
+    receiving = script.receiving()
+    async with asyncio.timeout(SOON_S):
+        found = await asyncio.gather(*(ask(receiving, most=10, wait_s=0) for _ in range(MOST_AT_ONCE // 10 + 2)))
+    assert [len(one) for one in found] == [10] * (MOST_AT_ONCE // 10) + [5, 0]
+    assert script.calls == 2
+
+
 async def test_who_was_given_nothing_is_told_why() -> None:
     receiving = Script(StateUnavailable("away")).receiving()
     with pytest.raises(StateUnavailable):
