@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fleet.clock import SystemClock
 from fleet.lease import Lease
+from fleet.outcome import QUEUE_FULL_RETRY_S
 from fleet.state.breakers import SharedBreakers
 from fleet.state.by_hand import PoolByHand
+from fleet.state.entry import Entry
 from fleet.state.keys import FleetKeys
 from fleet.state.pool import Settlement, in_place
 from fleet.state.registry import Registry
@@ -18,6 +22,7 @@ from tests.state.stage import (
     claim,
     claim_one,
     drain,
+    entry,
     in_group,
     in_groups,
     pool_settings,
@@ -27,7 +32,13 @@ from tests.state.stage import (
 )
 
 HOUR_MS = 3_600_000
+FULL_MS = QUEUE_FULL_RETRY_S * 1000
 WINDOW_MS = 61_000
+
+
+def without_groups(*numbers: int) -> list[Entry]:
+    """Of one group, from a source that holds none."""
+    return [replace(entry(f"g{n}", "g"), source_holds_groups=False) for n in numbers]
 
 
 async def test_a_rate_limited_pool_waits_for_what_is_left_of_its_minute_and_grants_no_more(stage: Stage) -> None:
@@ -77,6 +88,32 @@ async def test_a_lease_that_is_renewed_before_the_next_call_of_a_worker_is_held_
     assert await claim(pool, worker="other") == []
     stage.advance(1)
     assert broker_ids(await claim_one(pool, worker="other")) == ["g0"]
+
+
+async def test_a_lease_that_was_renewed_since_the_last_call_of_a_worker_lapses_in_its_time(stage: Stage) -> None:
+    """That call noted a time; the renewal went by a later one."""
+    pool = await stage.pool()
+    await submit(pool, in_group(1))
+    claimed = await claim_one(pool, worker="dead")
+    stage.advance(TTL_MS - 1)
+    assert await pool.renew("dead", [(claimed.lane, claimed.epoch)], ttl_ms=TTL_MS) == []
+    stage.advance(-HOUR_MS)
+    assert await claim(pool, worker="alive") == []
+    stage.advance(TTL_MS)
+    assert broker_ids(await claim_one(pool, worker="alive")) == ["g0"]
+
+
+async def test_what_goes_back_after_a_step_forward_that_no_worker_saw_waits_for_no_hour(stage: Stage) -> None:
+    """Seed 2030551: a pool that was paused, full, and whose Redis went an hour ahead and back."""
+    pool = await stage.pool(capacity=2, on_failure="hold")
+    await submit(pool, without_groups(0, 1))
+    await claim_one(pool)
+    stage.advance(HOUR_MS)
+    assert (await pool.submit("q", OWNER_EPOCH, without_groups(2, 3))).accepted == 0
+    stage.advance(-HOUR_MS)
+    await drain(pool)
+    (wait_ms,) = (await pool.submit("q", OWNER_EPOCH, without_groups(4))).behind.values()
+    assert wait_ms <= FULL_MS
 
 
 async def test_a_rate_that_is_set_before_the_next_call_of_a_worker_counts_what_is_under_way(stage: Stage) -> None:

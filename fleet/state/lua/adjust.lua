@@ -31,6 +31,7 @@ local changed = before ~= table.concat({ is[1], is[2], is[3] or '', is[4] or '' 
 if not changed then return { 'ok', is[1], is[2], is[3] or '', 0 } end
 
 redis.call('HSET', settings, 'concurrency', is[1], 'capacity', is[2])
+note_pool_time(settings, now, is[6])
 for _, optional in ipairs({ { 'rate', is[3] }, { 'draining', is[4] } }) do
   if optional[2] then
     redis.call('HSET', settings, optional[1], optional[2])

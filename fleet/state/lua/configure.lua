@@ -11,6 +11,7 @@ local PROMISE_MS = 30000 -- longer than any poll waits
 local was = redis.call('HMGET', settings, 'revision', 'capacity', 'promised', 'promised_until', 'rate', 'clock')
 if tonumber(was[1] or 0) > revision then return 0 end
 local now = pool_time(ARGV[1], was[6])
+note_pool_time(settings, now, was[6])
 redis.call('HSET', settings, 'revision', ARGV[2], 'concurrency', ARGV[3], 'capacity', ARGV[4], 'on_failure', ARGV[6],
   'park_after', ARGV[8])
 -- A poll under way was told of more room than a lowered capacity leaves. What it brings is taken: sent back, a message

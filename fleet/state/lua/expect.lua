@@ -35,6 +35,7 @@ end
 for _, name in ipairs(names) do
   -- First: Redis may be full, and a queue must find an owner even then. A script that has written may go on.
   end_chance(away, away_lane, name)
+  if config[1] then note_pool_time(settings, due_ms, config[2]) end
   send_away(away, away_lane, name, 'RPUSH', more[name], due_ms)
 end
 return 1

@@ -5,9 +5,11 @@
 -- Returns the lanes that are not held any more under that epoch
 local leases, owners, settings = unpack(KEYS)
 local worker, ttl_ms = ARGV[2], tonumber(ARGV[3])
-local now = pool_time(ARGV[1], redis.call('HGET', settings, 'clock'))
+local seen = redis.call('HGET', settings, 'clock')
+local now = pool_time(ARGV[1], seen)
 -- Redis may be full, and then leases must not lapse: a script that has written may go on.
 redis.call('HDEL', owners, '')
+note_pool_time(settings, now, seen)
 local lanes = {}
 for i = 4, #ARGV, 2 do lanes[#lanes + 1] = ARGV[i] end
 local holders = read_many('HMGET', owners, lanes)

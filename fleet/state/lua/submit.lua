@@ -104,6 +104,7 @@ local function note_refused(from, on_failure, due_ms)
 end
 
 local function write_marks()
+  if config[1] and #names > 0 then note_pool_time(settings, now, config[8]) end
   for _, name in ipairs(names) do
     local mark = marks[name]
     if mark.void then redis.call('DEL', away_lane .. name) end

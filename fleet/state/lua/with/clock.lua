@@ -8,6 +8,11 @@ local function pool_time(passed, seen)
   return math.max(time_ms(passed), tonumber(seen or 0))
 end
 
+-- For a script that writes a score by `now`: what no time was noted for does not move when the clock steps back.
+local function note_pool_time(settings, now, seen)
+  if seen and now - tonumber(seen) >= STEP_MS then redis.call('HSET', settings, 'clock', text(now)) end
+end
+
 -- `seen`: the latest time noted in this pool. What is due by it moves with the step, or it would wait for as long.
 local function follow_clock(now, seen, settings, sorted_sets, permits)
   if seen and now - seen < STEP_MS and seen - now < STEP_MS then return end
