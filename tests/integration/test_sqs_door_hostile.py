@@ -16,10 +16,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from fleet.broker.sqs.door import Door, application
+from fleet.broker.sqs.door import Door
+from fleet.broker.sqs.http import HttpServer
 from fleet.broker.sqs.verbs import Verbs
 from fleet.clock import Clock, SystemClock
-from fleet.listening import UvicornServer, listen
+from fleet.listening import listen
 from fleet.state.connect import connected
 from tests.chaos.sqs_wire import Refused, Wire
 from tests.servers.local import RedisServer
@@ -40,13 +41,13 @@ async def running_door(
     verbs: Verbs, *, keys: Mapping[str, str] | None = None, clock: Clock | None = None
 ) -> AsyncIterator[int]:
     door = Door(verbs.table, keys=keys or {}, clock=clock or SystemClock())
-    server = UvicornServer(application(door))
+    server = HttpServer(door)
     listening = listen("127.0.0.1", 0)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    serving = asyncio.create_task(server.serve(listening))
     try:
         yield listening.getsockname()[1]
     finally:
-        server.should_exit = True
+        server.stop()
         verbs.queues.end_waits()
         await serving
 

@@ -21,9 +21,10 @@ import botocore.session
 import requests
 from botocore.config import Config
 
-from fleet.broker.sqs.door import Door, application
+from fleet.broker.sqs.door import Door
+from fleet.broker.sqs.http import HttpServer
 from fleet.broker.sqs.verbs import Verbs
-from fleet.listening import UvicornServer, address_of, listen
+from fleet.listening import address_of, listen
 from fleet.state.connect import connected
 from tests.clocks import HandClock
 from tests.servers.local import ServerProcess, _accepts, _running, _wait_for
@@ -105,7 +106,7 @@ class ClockedDoor:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._verbs: Verbs | None = None
-        self._server: UvicornServer | None = None
+        self._server: HttpServer | None = None
         self._thread = threading.Thread(target=self._run, name="a door", daemon=True)
         self.url = address_of(self._listening)
 
@@ -137,10 +138,10 @@ class ClockedDoor:
     async def _serve(self) -> None:
         async with connected(self._redis_url) as client:
             verbs = Verbs(client, region=REGION, now_ms=lambda: str(self.clock.now_ms))
-            server = UvicornServer(application(Door(verbs.table, keys={}, clock=self.clock)))
+            server = HttpServer(Door(verbs.table, keys={}, clock=self.clock))
             self._verbs, self._server = verbs, server
             self._loop.call_soon(self._ready.set)
-            await server.serve(sockets=[self._listening])
+            await server.serve(self._listening)
             await verbs.aclose()
 
     def start(self) -> None:
@@ -151,7 +152,7 @@ class ClockedDoor:
         def end() -> None:
             assert self._server is not None
             assert self._verbs is not None
-            self._server.should_exit = True
+            self._server.stop()
             self._verbs.queues.end_waits()
 
         self._loop.call_soon_threadsafe(end)

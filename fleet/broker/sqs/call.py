@@ -27,7 +27,7 @@ class Call(msgspec.Struct, kw_only=True):
     is_charged: bool = False
     """Whether it has paid. It is asked again where its queue turns out to have changed, and pays once."""
     is_gone: Callable[[], bool] = _listening
-    """Whether the client has hung up. The first question begins to watch and answers no: ask once before you wait."""
+    """Whether the client has hung up."""
 
 
 class Reply(msgspec.Struct):

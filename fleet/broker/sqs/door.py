@@ -1,11 +1,10 @@
-"""The door: a request in, a reply out. `answer` does no I/O but what the verbs do; `application` is ASGI around it."""
+"""The door: a request in, a reply out. `answer` does no I/O but what the verbs do; http.py carries it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from fleet.broker.sqs import errors, json, names, query, xml
@@ -20,12 +19,7 @@ log = logging.getLogger("fleet.sqs")
 
 Verb = Callable[[Call], Awaitable[dict[str, Any] | None]]
 Headers = Mapping[bytes, bytes]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-BODY_BYTES = 7 * 1024 * 1024
-"""A message of 1 MiB may come six times as long: a JSON writer that escapes everything, a form that does."""
 _NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")
 _HEALTH = ("/", "/health")
 _PLAIN = b"text/plain; charset=utf-8"
@@ -176,6 +170,11 @@ def _reply(status: int, kind: bytes, request_id: str, body: bytes, more: Iterabl
     )
 
 
+def refusal(error: SqsError, headers: Headers) -> Reply:
+    """Of a request that nobody has read."""
+    return _refused(error, "json" if _is_json(headers) else "query", _new_id())
+
+
 def _refused(error: SqsError, protocol: Protocol, request_id: str) -> Reply:
     more = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
     if protocol == "json":
@@ -194,88 +193,3 @@ def _without_a_verb(method: str, path: bytes) -> Reply:
     if method in ("GET", "HEAD") and path.decode("latin-1") in _HEALTH:
         return _reply(200, _PLAIN, request_id, b"ok\n" if method == "GET" else b"")
     return _reply(404, xml.CONTENT_TYPE, request_id, xml.UNKNOWN_OPERATION)
-
-
-# ASGI ----------------------------------------------------------------------------------------------
-
-
-def application(door: Door) -> Application:
-    """One bare function: a framework would cost as much as the verb."""
-
-    async def serve(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        headers = _by_name(scope["headers"])
-        client = _Client(receive)
-        try:
-            body = await _read(receive, headers)
-            if body is None:
-                return
-            reply = await door.answer(
-                scope["method"],
-                scope.get("raw_path") or scope["path"].encode(),
-                scope["query_string"],
-                headers,
-                body,
-                scheme=scope.get("scheme", "http"),
-                is_gone=client.is_gone,
-            )
-        except SqsError as error:
-            reply = _refused(error, "json" if _is_json(headers) else "query", _new_id())
-            # The rest of the request is not read, so nothing else can come on this connection.
-            reply.headers.append((b"connection", b"close"))
-        finally:
-            client.forget()
-        await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
-        await send({"type": "http.response.body", "body": reply.body})
-
-    return serve
-
-
-def _by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        found[name] = found[name] + b"," + value if name in found else value
-    return found
-
-
-async def _read(receive: Receive, headers: Headers) -> bytes | None:
-    """The body; None: the client left before its end. SqsError for one that is too long, which is not read."""
-    length = headers.get(b"content-length", b"")
-    if length.isdigit() and (len(length) > 9 or int(length) > BODY_BYTES):
-        raise errors.too_large(BODY_BYTES)
-    body = b""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body = message.get("body", b"")
-        size += len(body)
-        if size > BODY_BYTES:
-            raise errors.too_large(BODY_BYTES)
-        if not message.get("more_body", False):
-            return b"".join([*parts, body]) if parts else body
-        parts.append(body)
-
-
-class _Client:
-    """Watches the connection from the first question on: most calls are over before anybody asks."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._watch: asyncio.Task[None] | None = None
-
-    def is_gone(self) -> bool:
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._until_gone())
-        return self._watch.done()
-
-    def forget(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-
-    async def _until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass

@@ -255,6 +255,11 @@ def too_large(limit_bytes: int) -> SqsError:
     return SqsError("RequestEntityTooLarge", f"A request is at most {limit_bytes} bytes long.", status=413)
 
 
+def head_too_large(limit_bytes: int) -> SqsError:
+    text = f"The head of a request is at most {limit_bytes} bytes long."
+    return SqsError("RequestHeadersTooLarge", text, status=431)
+
+
 def throttling(queue: str, action: str, retry_after_s: int) -> SqsError:
     return SqsError(
         "Throttling",

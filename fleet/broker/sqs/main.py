@@ -8,14 +8,15 @@ from typing import Any
 
 import uvloop
 
-from fleet.broker.sqs.door import Door, application
+from fleet.broker.sqs.door import Door
+from fleet.broker.sqs.http import HttpServer
 from fleet.broker.sqs.records import FEATURES, PARTITIONS
 from fleet.broker.sqs.sign import parse_keys
 from fleet.broker.sqs.verbs import Verbs
 from fleet.clock import SystemClock
 from fleet.config.settings import Settings
 from fleet.errors import InvalidConfig
-from fleet.listening import UvicornServer, address_of, is_loopback, listen
+from fleet.listening import address_of, is_loopback, listen
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.state import present
 from fleet.state.connect import Client, connected
@@ -60,16 +61,16 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
             registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
         )
         await heartbeat.beat()
-        server = UvicornServer(application(Door(verbs.table, keys=keys, clock=SystemClock())))
+        server = HttpServer(Door(verbs.table, keys=keys, clock=SystemClock()))
         loop = asyncio.get_running_loop()
         async with verbs.upkeep.by_lease().running():
-            answering = loop.create_task(server.serve(sockets=[listening]))
+            answering = loop.create_task(server.serve(listening))
             answering.add_done_callback(life.check)
             for job in (heartbeat.run(), signals.run()):
                 life.spawn(loop.create_task(job))
             log.info("%s answers at %s", identity.name, address)
             await life.wait()
-            server.should_exit = True
+            server.stop()
             verbs.queues.end_waits()
             await asyncio.wait([answering])
             await verbs.aclose()

@@ -51,10 +51,8 @@ async def receive_message(queue: Queue, call: Call, *, region: str, waited_s: fl
 
 
 async def _receive(queue: Queue, call: Call, most: int, visibility_s: int, wait_s: float) -> Given:
-    if wait_s:
-        call.is_gone()  # the first question begins the watch
     given = await queue.receiving.ask(most, visibility_s=visibility_s, wait_s=wait_s, is_gone=call.is_gone)
-    if given and wait_s and call.is_gone():
+    if given and call.is_gone():
         for partition in {partition for partition, _ in given}:
             await queue.put_back(partition, [one for its, one in given if its == partition])
         return ()

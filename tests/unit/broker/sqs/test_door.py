@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from fleet.broker.sqs import errors
 from fleet.broker.sqs.call import Call, Reply
-from fleet.broker.sqs.door import BODY_BYTES, Door, application
+from fleet.broker.sqs.door import Door
 from fleet.errors import NotUp, StateFull, StateUnavailable
 from tests.unit.broker.sqs.wire import HOST, QUEUE, StoppedClock
 
@@ -259,109 +258,3 @@ async def test_a_probe_needs_no_verb(url: str) -> None:
 def test_a_verb_that_sqs_has_not_is_a_mistake_of_ours() -> None:
     with pytest.raises(AssertionError, match="Nothing"):
         door(Nothing=echo)
-
-
-# ASGI ----------------------------------------------------------------------------------------------
-
-
-class Connection:
-    """One request at the edge: what arrives, and what is sent back."""
-
-    def __init__(self, *arriving: dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        self.arriving = [*arriving] or [{"type": "http.request", "body": b"Action=GetQueueUrl&QueueName=q"}]
-        self.headers = headers or []
-        self.sent: list[Any] = []
-        self.gone = asyncio.Event()
-
-    async def receive(self) -> dict[str, Any]:
-        if self.arriving:
-            return self.arriving.pop(0)
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Any) -> None:
-        self.sent.append(message)
-
-    async def served(self, one: Door) -> None:
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "scheme": "http",
-            "path": "/",
-            "raw_path": b"/",
-            "query_string": b"",
-            "headers": [(b"host", HOST.encode()), *self.headers],
-        }
-        await application(one)(scope, self.receive, self.send)
-
-
-async def test_a_request_is_answered_in_two_messages() -> None:
-    parts = [
-        {"type": "http.request", "body": b"Action=GetQueue", "more_body": True},
-        {"type": "http.request", "body": b"Url&QueueName=q", "more_body": False},
-    ]
-    connection = Connection(*parts)
-    await connection.served(door())
-    start, body = connection.sent
-    assert (start["type"], start["status"]) == ("http.response.start", 200)
-    assert b"<GetQueueUrlResponse " in body["body"]
-
-
-@pytest.mark.parametrize("announced", [True, False])
-async def test_a_body_that_is_too_long_is_not_read(announced: bool) -> None:
-    part = {"type": "http.request", "body": b"x" * (BODY_BYTES // 2), "more_body": True}
-    headers = [(b"content-length", b"%d" % (BODY_BYTES + 1))] if announced else []
-    connection = Connection(*[dict(part) for _ in range(9)], headers=headers)
-    await connection.served(door())
-    assert connection.sent[0]["status"] == 413
-    assert (b"connection", b"close") in connection.sent[0]["headers"]
-    assert len(connection.arriving) == (9 if announced else 6)
-
-
-async def test_a_client_that_leaves_before_its_request_is_whole_is_not_answered() -> None:
-    connection = Connection({"type": "http.request", "body": b"Action", "more_body": True}, {"type": "http.disconnect"})
-    await connection.served(door(GetQueueUrl=raising(AssertionError())))
-    assert connection.sent == []
-
-
-async def test_a_verb_that_waits_learns_that_its_client_is_gone_and_is_not_cancelled() -> None:
-    connection = Connection()
-    found: list[bool] = []
-
-    async def verb(call: Call) -> dict[str, Any] | None:
-        found.append(call.is_gone())
-        connection.gone.set()
-        await connection.gone.wait()
-        await asyncio.sleep(0)  # the watch wakes after us
-        found.append(call.is_gone())
-        return {}
-
-    await connection.served(door(GetQueueUrl=verb))
-    assert found == [False, True]
-    assert connection.sent[0]["status"] == 200
-
-
-async def test_nothing_watches_a_connection_once_it_is_answered() -> None:
-    async def verb(call: Call) -> dict[str, Any] | None:
-        call.is_gone()
-        return {}
-
-    before = len(asyncio.all_tasks())
-    await Connection().served(door(GetQueueUrl=verb))
-    await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == before
-
-
-async def test_headers_of_one_name_are_one_header() -> None:
-    one = Door({"GetQueueUrl": echo}, keys={}, clock=StoppedClock())
-    connection = Connection(headers=[(b"x-a", b"1"), (b"x-a", b"2")])
-    seen: list[Any] = []
-    answer = one.answer
-
-    async def recorded(*args: Any, **named: Any) -> Reply:
-        seen.append(args[3])
-        return await answer(*args, **named)
-
-    one.answer = recorded  # type: ignore[method-assign]
-    await connection.served(one)
-    assert seen[0][b"x-a"] == b"1,2"
