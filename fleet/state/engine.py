@@ -278,26 +278,26 @@ class Engine:
     async def _attempt(
         self, attempt: str, visibility_ms: int | Literal[""], keep_ms: int, given: Sequence[str]
     ) -> list[Any]:
-        s = script("own/again")
-        keys = [
-            f"{key}{attempt}" if name == "attempt" else key
-            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
-        ]
-        found: list[Any] = await s(self.client, keys, [*self._known(), visibility_ms, keep_ms, *given])
+        arguments = [*self._known(), visibility_ms, keep_ms, *given]
+        found: list[Any] = await self._call("own/again", arguments, attempt=attempt)
         return found
 
     async def charge(
         self, bucket: str, asked: Sequence[int], *, capacity: float, refill: float, idle_ms: int
     ) -> Charged:
         """Take tokens, each whole or not at all, in order."""
-        s = script("own/charge")
-        keys = [
-            f"{key}{bucket}" if name == "bucket" else key
-            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
-        ]
         arguments: list[str | int] = [*self._known(), repr(capacity), repr(refill), idle_ms, *asked]
-        _, tokens, *waits = self._checked(await s(self.client, keys, arguments))
+        _, tokens, *waits = self._checked(await self._call("own/charge", arguments, bucket=bucket))
         return Charged(float(tokens), [float(wait) for wait in waits])
+
+    async def tokens(self, bucket: str, *, capacity: float, refill: float, now_ms: int) -> float:
+        """What a bucket holds by then, without asking for any."""
+        assert isinstance(self.keys, OwnQueueKeys)
+        with translated():
+            found = await self.client.hmget(self.keys.bucket + bucket, ["figures", "tokens", "at_ms"])
+        if found[0] != f"{self.incarnation} {capacity!r} {refill!r}":
+            return capacity  # as `charge` will have it: nobody has asked yet, or since its figures changed
+        return min(capacity, float(found[1]) + max(0, now_ms - int(found[2])) / 1000 * refill)
 
     async def hold_off(self, ms: int) -> bool:
         """Whether nobody else has said so within that time."""
@@ -350,9 +350,13 @@ class Engine:
     def _known(self) -> tuple[str, int | str, int]:
         return self.now_ms, self.incarnation or "", self.version
 
-    async def _call(self, name: str, arguments: Sequence[str | int]) -> Any:
+    async def _call(self, name: str, arguments: Sequence[str | int], **ends: str) -> Any:
+        """`ends`: what stands behind a key that is a prefix."""
         s = script(name)
-        return await s(self.client, s.keys_of(self.keys), arguments)
+        keys = s.keys_of(self.keys)
+        for key, end in ends.items():
+            keys[s.keys.index(key)] += end
+        return await s(self.client, keys, arguments)
 
     def _checked(self, answer: list[Any]) -> list[Any]:
         return checked(answer, self.keys.prefix)

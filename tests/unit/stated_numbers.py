@@ -287,7 +287,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"pieces of at most {totals.PIECE} pools",
         f"some {every_process.RECORDS_A_SECOND:,} pools and kinds a second",
         f"every {due.EVERY_MS / 1000:g} s at most",
-        f"The first {broker_metrics.MOST_LABELS} topics and subscriptions",
+        f"The first {broker_metrics.MOST_LABELS} topics, subscriptions and queues of the SQS door",
         f"What was counted of all others is `{broker_metrics.OTHERS}`",
         f"tell what they counted every {counts.TELL_EVERY_S:g} s",
         f"does not answer within {due.PATIENCE_S:g} s",
@@ -310,6 +310,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
     ),
     "docs/sqs.md": (
+        f"{broker_metrics.MOST_LABELS} queues have labels",
         f"and port {Settings().sqs.port} unless",
         f"once in {Settings().sqs.purge_interval_s:g} seconds",
         f"up to {sqs_tags.MOST_TAGS} tags",
