@@ -193,7 +193,9 @@ class Engine:
         due_ms = int(answer[1]) if answer[1] else None
         return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
 
-    async def _receive(self, most: int, rules: Rules, place: int | Literal[""] = "") -> list[Any]:
+    async def _receive(
+        self, most: int, rules: Rules, place: int | Literal[""] = "", known: Sequence[str] = ()
+    ) -> list[Any]:
         arguments: list[str | int] = [
             *self._known(),
             self.kind,
@@ -209,6 +211,7 @@ class Engine:
             rules.backoff_ms,
             rules.most_backoff_ms,
             place,
+            *known,
         ]
         return self._checked(await self._call("own/receive", arguments))
 
@@ -230,9 +233,12 @@ class Engine:
         gone: int = self._checked(await self._call("own/seek", [*self._known(), self.kind, number]))[1]
         return gone
 
-    async def purge(self) -> int:
-        """Throw away all messages at once, and clear what that leaves. Returns how many."""
-        gone: int = self._checked(await self._call("own/purge", [*self._known(), self.kind]))[1]
+    async def purge(self, purge: str = "") -> int:
+        """Throw away all messages at once, and clear what that leaves. Returns how many.
+
+        `purge`: which one it is: several may finish it, and what is sent once it is done stays.
+        """
+        gone: int = self._checked(await self._call("own/purge", [*self._known(), self.kind, purge]))[1]
         await self.clear()
         return gone
 
@@ -299,19 +305,14 @@ class Engine:
             return capacity  # as `charge` will have it: nobody has asked yet, or since its figures changed
         return min(capacity, float(found[1]) + max(0, now_ms - int(found[2])) / 1000 * refill)
 
-    async def hold_off(self, ms: int) -> bool:
-        """Whether nobody else has said so within that time."""
-        assert isinstance(self.keys, OwnQueueKeys)
-        with translated():
-            return bool(await self.client.set(self.keys.purging, "1", nx=True, px=ms))
-
-    async def move(self, most: int, target: str, place: int) -> tuple[int, bool]:
+    async def move(self, most: int, target: str, place: int, known: Sequence[str]) -> tuple[int, bool, Sequence[str]]:
         """Have up to `most` that may be shown go to `target`, or if that is '' where each came from.
 
-        Looks from `place` on. Returns how many go, and whether there is nothing behind.
+        Looks from `place` on. Returns how many go, whether there is nothing behind, and which queues were met that are
+        not `known`: what would go there stays.
         """
-        answer = await self._receive(most, Rules(0, max_count=-1, target=target), place)
-        return answer[2], answer[0] == "end"
+        answer = await self._receive(most, Rules(0, max_count=-1, target=target), place, known)
+        return answer[2], answer[0] == "end", answer[4:]
 
     # What moves to another queue ----------------------------------------------------------------------
 

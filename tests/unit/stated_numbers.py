@@ -21,6 +21,7 @@ from fleet.broker.sqs import message as sqs_message
 from fleet.broker.sqs import ranges as sqs_ranges
 from fleet.broker.sqs import tags as sqs_tags
 from fleet.broker.sqs import throttle as sqs_throttle
+from fleet.broker.sqs import upkeep as sqs_upkeep
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -311,6 +312,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "docs/sqs.md": (
         f"{broker_metrics.MOST_LABELS} queues have labels",
+        f"tried again every {sqs_upkeep.RETRY_MS / 1000:g} seconds",
+        f"above {sqs_upkeep._MOST * sqs_upkeep.TIDY_EVERY_MS // 1000:,} queues",
         f"and port {Settings().sqs.port} unless",
         f"once in {Settings().sqs.purge_interval_s:g} seconds",
         f"up to {sqs_tags.MOST_TAGS} tags",

@@ -16,6 +16,7 @@ from fleet.broker.sqs.counts import DoorCounts, QueueCounts
 from fleet.broker.sqs.gather import Gather
 from fleet.broker.sqs.records import FEATURES, QueueRecord
 from fleet.broker.sqs.wait import Receiving
+from fleet.state import purging
 from fleet.state.catalogue import Catalogue, Change
 from fleet.state.connect import Client
 from fleet.state.engine import Ahead, Engine, New, Rules, Sent, Showing, Stale, Taking, Verdict
@@ -84,6 +85,25 @@ class Queue:
             delay_ms=attributes.delay_s * 1000 if attributes.fifo else 0,
             max_out=MOST_IN_FLIGHT[attributes.fifo],
         )
+
+    async def purge(self, token: str, *, hold_off_ms: int) -> bool:
+        """False if another one was begun within that time. One that is cut off, another door finishes."""
+        purge, queue = f"{self.record.incarnation}-{token}", PREFIX + self.name
+        is_first = await purging.begin(self.client, queue, purge, hold_off_ms=hold_off_ms)
+        # It may be ours that was begun: the queue has changed since, and we ask again.
+        if not is_first and await purging.begun(self.client, queue) != purge:
+            return False
+        await self._purge(purge)
+        return True
+
+    async def finish_purge(self) -> None:
+        purge = await purging.begun(self.client, PREFIX + self.name)
+        if purge.startswith(f"{self.record.incarnation}-"):
+            await self._purge(purge)
+
+    async def _purge(self, purge: str) -> None:
+        for engine in self.engines:
+            await engine.purge(purge)
 
     async def put_back(self, partition: int, showings: Sequence[Showing]) -> None:
         """As if nobody had been shown these."""
@@ -162,6 +182,9 @@ class Queues:
         self._on_moved = on_moved
         self._known: dict[str, Queue] = {}
         self._by_prefix: dict[str, Queue] = {}
+
+    def now_ms(self) -> int:
+        return int(self._now_ms() or time.time_ns() // 1_000_000)
 
     # As the catalogue has it --------------------------------------------------------------------------
 

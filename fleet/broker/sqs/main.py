@@ -21,7 +21,7 @@ from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.state import present
 from fleet.state.connect import Client, connected
-from fleet.state.keys import OWN_QUEUE_CHANNEL
+from fleet.state.keys import MOVED_CHANNEL, OWN_QUEUE_CHANNEL
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 
@@ -52,7 +52,7 @@ async def serve(settings: Settings, *, shared: bool = False, metrics_port: int |
         signals = Signals(
             client=client,
             url=settings.redis.url,
-            handlers={OWN_QUEUE_CHANNEL: verbs.queues.on_signal},
+            handlers={OWN_QUEUE_CHANNEL: verbs.queues.on_signal, MOVED_CHANNEL: verbs.upkeep.on_moved},
             on_subscribed=verbs.queues.look_everywhere,
         )
 

@@ -102,6 +102,7 @@ class Verbs:
 
     def _on_moved(self, queue: Queue) -> None:
         """Something waits in an outbox: bring it beside the calls."""
+        self.upkeep.hear(queue.name)
         task = self._carrying.get(queue.name)
         if task is None or task.done():
             self._carrying[queue.name] = asyncio.get_running_loop().create_task(self.upkeep.carry_soon(queue.name))
