@@ -16,10 +16,15 @@ class Due:
         self._client = client
         self._key = key
 
-    async def take(self, now_ms: int, *, most: int, again_ms: int) -> list[str]:
-        """The names that are due, the longest overdue first. They come due again at `again_ms`."""
+    async def take(self, now_ms: int, *, most: int, again_ms: int, furthest_ms: int) -> list[str]:
+        """The names that are due, the longest overdue first. They come due again at `again_ms`.
+
+        Nobody puts one off beyond `furthest_ms`: what stands there was put by a clock that has stepped back since, or
+        by another's that is ahead, and is due as well.
+        """
         with translated():
             names = list(await self._client.zrangebyscore(self._key, "-inf", now_ms, start=0, num=most))
+            names += await self._client.zrangebyscore(self._key, f"({furthest_ms}", "+inf", start=0, num=most)
             if names:
                 # Not those that were removed meanwhile.
                 await self._client.zadd(self._key, dict.fromkeys(names, again_ms), xx=True)

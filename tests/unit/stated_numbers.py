@@ -18,6 +18,7 @@ from fleet.broker import publish as publishing
 from fleet.broker.sqs import batch as sqs_batch
 from fleet.broker.sqs import catalogue as sqs_catalogue
 from fleet.broker.sqs import message as sqs_message
+from fleet.broker.sqs import move_tasks as sqs_move_tasks
 from fleet.broker.sqs import ranges as sqs_ranges
 from fleet.broker.sqs import tags as sqs_tags
 from fleet.broker.sqs import throttle as sqs_throttle
@@ -317,7 +318,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"and port {Settings().sqs.port} unless",
         f"once in {Settings().sqs.purge_interval_s:g} seconds",
         f"up to {sqs_tags.MOST_TAGS} tags",
-        f"up to {sqs_ranges.MOST_MOVED_A_SECOND} a second",
+        f"up to {sqs_ranges.MOST_MOVED_A_SECOND} a second, or as fast as it goes, which is {sqs_move_tasks._A_STEP:,}",
         f"known for {sqs_catalogue.DEDUP_MS // 60_000} minutes",
         f"least {sqs_throttle.LEAST_CAPACITY:g}, at most {sqs_throttle.MOST:,g}",
         f"| entries of a batch, messages of a receive | {sqs_batch.MOST_ENTRIES} |",

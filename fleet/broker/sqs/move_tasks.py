@@ -26,6 +26,8 @@ log = logging.getLogger("fleet.sqs")
 
 _KEPT = 10
 _AT_ONCE = 500
+_A_STEP = 5_000
+"""What a task without a rate moves of it in a second: others have their turn, and the lease is renewed."""
 _TRIES = 20
 
 
@@ -143,7 +145,7 @@ class TaskVerbs:
         for engine in queue.engines:
             place = 0
             while True:
-                most = min(_AT_ONCE, task.a_second - moved) if task.a_second else _AT_ONCE
+                most = min(_AT_ONCE, (task.a_second or _A_STEP) - moved)
                 if most <= 0:
                     return moved, False, False
                 target = PREFIX + task.target if task.target else ""

@@ -26,7 +26,7 @@ log = logging.getLogger("fleet.sqs")
 TIDY_EVERY_MS = 60_000
 RETRY_MS = 5_000
 """What could not be finished, as its target is gone or full, is tried again so often."""
-_HELD_MS = 30_000
+_HELD_MS = 10_000
 """What was taken by one who died comes due again. Longer than a step."""
 _STEP_S = 5.0
 """A step ends after that, so that the lease is renewed in time; what it has not come to is the next one's."""
@@ -75,9 +75,9 @@ class Upkeep:
     async def each_second(self) -> None:
         until_s = asyncio.get_running_loop().time() + _STEP_S
         now_ms = self._queues.now_ms()
-        held_ms = now_ms + _HELD_MS
+        held_ms, furthest_ms = now_ms + _HELD_MS, now_ms + 2 * TIDY_EVERY_MS
         await self._enlist(now_ms)
-        pending = await self._pending.take(now_ms, most=_MOST, again_ms=held_ms)
+        pending = await self._pending.take(now_ms, most=_MOST, again_ms=held_ms, furthest_ms=furthest_ms)
         heard = [name for name in list(self._heard)[:_MOST] if name not in pending]
         for name in (*pending, *heard):
             self._heard.pop(name, None)
@@ -85,7 +85,8 @@ class Upkeep:
         await self._pending.put(dict.fromkeys(left, now_ms))
         if pending:
             await self._pending.done(held_ms)
-        tidied = await self._tidied.take(now_ms, most=_MOST, again_ms=now_ms + TIDY_EVERY_MS)
+        again_ms = now_ms + TIDY_EVERY_MS
+        tidied = await self._tidied.take(now_ms, most=_MOST, again_ms=again_ms, furthest_ms=furthest_ms)
         left = await self._each(tidied, self._tidy, until_s)
         await self._tidied.put(dict.fromkeys(left, now_ms))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 
+from fleet.broker.sqs import move_tasks
 from fleet.broker.sqs.catalogue import Queues, engine_of
 from fleet.state.connect import connected
 from fleet.state.engine import Rules
@@ -371,6 +373,19 @@ def test_what_came_from_a_queue_that_is_gone_stays_and_its_task_fails(
     assert timed.counts(dead) == (0, 0, 0)
 
 
+def test_a_task_without_a_rate_leaves_others_their_turn(
+    timed: Shop, clocked: ClockedDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move_tasks, "_A_STEP", 2)
+    url, dead = filled(timed)
+    start(timed, dead)
+    clocked.each_second()
+    assert (tasks(timed, dead)[0]["Status"], timed.counts(url)) == ("RUNNING", (2, 0, 0))
+    clocked.each_second()
+    clocked.each_second()
+    assert (tasks(timed, dead)[0]["Status"], timed.counts(url)) == ("COMPLETED", (3, 0, 0))
+
+
 def test_a_task_whose_target_is_deleted_fails_and_moves_nothing(timed: Shop, clocked: ClockedDoor) -> None:
     _, dead = filled(timed)
     target = timed.queue()
@@ -393,7 +408,7 @@ def test_dead_letters_that_their_door_did_not_live_to_bring_are_brought_by_anoth
     async def receive_and_die() -> int:
         async with connected(sqs_redis.url) as client:
             # Not found by the look at everything, each minute.
-            await client.zadd(BrokerKeys.sqs_tidy, {name_of(url): 1e14})
+            await client.zadd(BrokerKeys.sqs_tidy, {name_of(url): time.time() * 1000 + 60_000})
             queues = Queues(client)
             _, record = await queues.find(name_of(url))
             engine = engine_of(client, name_of(url), record, 0)

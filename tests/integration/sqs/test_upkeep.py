@@ -60,7 +60,7 @@ async def kept(redis_server: RedisServer) -> AsyncIterator[Kept]:
 async def test_thousands_of_idle_queues_cost_a_look_a_minute_each_spread_over_it(kept: Kept) -> None:
     await kept.seconds(90)  # it has found them all, and looked at each
     calls = await kept.seconds(60)
-    assert sum(calls) <= CALLS * QUEUES + 60 * 5
+    assert sum(calls) <= CALLS * QUEUES + 60 * 7
     assert max(calls) <= 2 * CALLS * QUEUES / 60
     # Each had its look.
     assert sum(calls) >= CALLS * QUEUES
@@ -74,21 +74,32 @@ async def test_a_step_that_took_long_enough_leaves_the_rest_to_the_next(
     kept.clock.now_ms += 60_000
     monkeypatch.setattr(upkeep, "_STEP_S", 0.0)
     (calls,) = await kept.seconds(1)
-    assert calls <= 10
+    assert calls <= 12
     monkeypatch.undo()
     # All are due still: as many as a step takes are looked at.
     (calls,) = await kept.seconds(1)
     assert calls >= CALLS * upkeep._MOST
 
 
+async def test_a_clock_that_steps_back_puts_nothing_off_for_as_long(kept: Kept) -> None:
+    await kept.seconds(90)
+    kept.clock.now_ms -= 3_600_000
+    assert sum(await kept.seconds(60)) >= CALLS * QUEUES
+
+
 async def test_what_becomes_unfinished_while_it_is_looked_at_is_looked_at_again(kept: Kept) -> None:
     pending = kept.verbs.upkeep._pending
-    await pending.put({"q-1": 0, "q-2": 0})
     now_ms = kept.clock.now_ms
-    assert sorted(await pending.take(now_ms, most=10, again_ms=now_ms + 30_000)) == ["q-1", "q-2"]
-    assert await pending.take(now_ms, most=10, again_ms=now_ms + 30_000) == []
+
+    async def take(after_ms: int) -> list[str]:
+        at_ms = now_ms + after_ms
+        return sorted(await pending.take(at_ms, most=10, again_ms=at_ms + 10_000, furthest_ms=at_ms + 60_000))
+
+    await pending.put({"q-1": 0, "q-2": 0})
+    assert await take(0) == ["q-1", "q-2"]
+    assert await take(1) == []
     await pending.put({"q-1": 0})
-    await pending.done(now_ms + 30_000)
-    assert await pending.take(now_ms + 60_000, most=10, again_ms=now_ms + 90_000) == ["q-1"]
+    await pending.done(now_ms + 10_000)
+    assert await take(20_000) == ["q-1"]
     # Whoever took it has died.
-    assert await pending.take(now_ms + 90_000, most=10, again_ms=now_ms + 120_000) == ["q-1"]
+    assert await take(30_000) == ["q-1"]
