@@ -24,7 +24,14 @@ Job = Callable[[], Awaitable[object]]
 
 class ByLease:
     def __init__(
-        self, client: Client, key: str, *, each_second: Job, each_minute: Job, log: logging.Logger, what: str
+        self,
+        client: Client,
+        key: str,
+        *,
+        each_second: Job,
+        each_minute: Job | None = None,
+        log: logging.Logger,
+        what: str,
     ) -> None:
         owner = f"{what}@{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._lease = Lease(client=client, key=key, owner=owner, ttl_ms=TTL_MS, clock=SystemClock())
@@ -57,7 +64,7 @@ class ByLease:
             try:
                 if await self._is_ours():
                     await self._each_second()
-                    if loop.time() - minute_s >= EACH_MINUTE_S:
+                    if self._each_minute is not None and loop.time() - minute_s >= EACH_MINUTE_S:
                         minute_s = loop.time()
                         await self._each_minute()
                 said = ""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from fleet.cli.base import Group, ask, become, example, json_option, settings_of
-from fleet.cli.processes import supervised
+from fleet.cli.processes import metrics_port_option, supervised
 from fleet.cli.reading import fleet_of, reading
 from fleet.cli.server import PORT
 from fleet.cli.table import show_json, show_table
@@ -26,13 +26,21 @@ COUNT = click.IntRange(1, 256)
 @click.option("--host", help="Default: FLEET_SQS_HOST, else 127.0.0.1. Any other needs FLEET_SQS_ACCESS_KEYS.")
 @click.option("--port", type=PORT, help="Default: FLEET_SQS_PORT, else 9324. 0: any free one.")
 @click.option("--processes", type=COUNT, default=1, show_default=True, help="Door processes, restarted if they die.")
+@metrics_port_option
 @click.option("--shared", is_flag=True, hidden=True, help="Other doors listen at the same port.")
 @click.pass_context
-def sqs(context: click.Context, host: str | None, port: int | None, processes: int, shared: bool) -> int | None:
+def sqs(
+    context: click.Context,
+    host: str | None,
+    port: int | None,
+    processes: int,
+    metrics_port: int | None,
+    shared: bool,
+) -> int | None:
     """Answer SQS: queues in Redis behind the API of AWS, for any of its clients by their endpoint_url.
 
     Both protocols, FIFO queues, dead letters, long polls. Without access keys (FLEET_SQS_ACCESS_KEYS=ID:SECRET,…) it
-    listens on this machine alone.
+    listens on this machine alone. With several processes each has a metrics port of its own, from --metrics-port on.
     """
     if context.invoked_subcommand is not None:
         return None
@@ -44,7 +52,7 @@ def sqs(context: click.Context, host: str | None, port: int | None, processes: i
         from fleet.broker.sqs.main import run
 
         become(settings, f"sqs-{os.getpid()}")
-        return run(settings, shared=shared)
+        return run(settings, shared=shared, metrics_port=metrics_port)
     from fleet.listening import listen
     from fleet.local.supervise import Supervisor
     from fleet.local.up import environment_for, programs
@@ -54,7 +62,8 @@ def sqs(context: click.Context, host: str | None, port: int | None, processes: i
     with listen(own.host, own.port, shared=True) as door:
         own = replace(own, port=int(door.getsockname()[1]))
     arguments = ("--host", own.host, "--port", str(own.port), "--shared")
-    stage = programs("sqs", processes, environment_for(settings, os.environ), *arguments)
+    environment = environment_for(settings, os.environ)
+    stage = programs("sqs", processes, environment, *arguments, metrics_port=metrics_port)
     return asyncio.run(supervised(Supervisor(stages=[stage]), settings.redis.url))
 
 

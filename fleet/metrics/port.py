@@ -10,6 +10,7 @@ from fleet.errors import InvalidConfig
 from fleet.metrics.counted import add_counted
 from fleet.metrics.counters import Counted
 from fleet.metrics.exposition import CONTENT_TYPE, Exposition
+from fleet.metrics.sqs import add_sqs
 
 log = logging.getLogger("fleet")
 
@@ -56,6 +57,7 @@ async def _reply(request: bytes, counted: Callable[[], Awaitable[Counted]]) -> b
 def _body(counted: Counted) -> bytes:
     page = Exposition()
     add_counted(page, counted)
+    add_sqs(page, counted)
     return page.text().encode()
 
 

@@ -8,11 +8,15 @@ from typing import Any
 
 from fleet.broker.core import Broker
 from fleet.broker.counts import SUBSCRIPTION, TOPIC
+from fleet.broker.sqs.catalogue import Queues
+from fleet.broker.sqs.look import tokens
 from fleet.jobs.due import Due
-from fleet.metrics.broker import MOST_LABELS, Standing, add_broker
+from fleet.metrics.broker import MOST_LABELS, OTHERS, Standing, add_broker
+from fleet.metrics.broker import labels as labels_of
 from fleet.metrics.counted import HISTOGRAMS, add_counted
 from fleet.metrics.counters import Counted
 from fleet.metrics.exposition import Exposition
+from fleet.metrics.sqs import QUEUE, add_sqs
 from fleet.operate import views
 from fleet.operate.views import AskDepths
 from fleet.server.aside import Looks
@@ -61,6 +65,7 @@ async def _page(
     await _processes(page, client, records, queues)
     _feed(page, due)
     await _broker(page, client, counted)
+    await _sqs(page, client, counted)
     await _rest(page, client, config, await breakers())
     return page.text().encode()
 
@@ -129,6 +134,13 @@ async def _broker(page: Exposition, client: Client, counted: Counted) -> None:
     add_broker(page, counted, topics=topics, subscriptions=subscriptions, standings=standings)
 
 
+async def _sqs(page: Exposition, client: Client, counted: Counted) -> None:
+    queues = await Queues(client).all()
+    # Each costs a call: no more than have a label.
+    shown = {name: queues[name] for name, label in labels_of(queues).items() if label != OTHERS}
+    add_sqs(page, counted, queues=queues, tokens=await tokens(client, shown))
+
+
 async def _rest(
     page: Exposition, client: Client, config: ConfigRevision | None, breakers: list[dict[str, Any]]
 ) -> None:
@@ -160,14 +172,15 @@ async def forget_what_is_gone(client: Client) -> None:
 
 
 async def forget_what_the_broker_lost(client: Client) -> None:
-    """Likewise of topics and subscriptions."""
-    counted = {kind: await labels(client, kind) for kind in (TOPIC, SUBSCRIPTION)}
+    """Likewise of topics, subscriptions and queues of the SQS door."""
+    counted = {kind: await labels(client, kind) for kind in (TOPIC, SUBSCRIPTION, QUEUE)}
     if not any(counted.values()):
         return
     broker = Broker(client)
     there = {
         TOPIC: {one.name for one in await broker.get_all_topics()},
         SUBSCRIPTION: {one.name for one in await broker.get_all_subscriptions()},
+        QUEUE: {OTHERS, *await Queues(client).names()},
     }
     for kind, names in counted.items():
         await forget(client, kind, names - there[kind])

@@ -43,6 +43,12 @@ class Catalogue:
             for name, record in page.items():
                 yield name, record
 
+    async def some(self, table: Table, cursor: int, *, count: int) -> tuple[int, list[str]]:
+        """Some names from there on, and where to go on; 0 is the beginning, and comes behind the end."""
+        with translated():
+            cursor, page = await self._client.hscan(_key(table), cursor, count=count)
+        return cursor, list(page)
+
     async def change(self, *changes: Change) -> bool:
         """All of them, or none: False where one is not what was seen."""
         arguments: list[str | int] = []

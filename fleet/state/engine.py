@@ -194,7 +194,9 @@ class Engine:
         due_ms = int(answer[1]) if answer[1] else None
         return Taking(showings, due_ms, answer[2], answer[3], answer[0] == "over")
 
-    async def _receive(self, most: int, rules: Rules, place: int | Literal[""] = "") -> list[Any]:
+    async def _receive(
+        self, most: int, rules: Rules, place: int | Literal[""] = "", known: Sequence[str] = ()
+    ) -> list[Any]:
         arguments: list[str | int] = [
             *self._known(),
             self.kind,
@@ -210,6 +212,7 @@ class Engine:
             rules.backoff_ms,
             rules.most_backoff_ms,
             place,
+            *known,
         ]
         return self._checked(await self._call("own/receive", arguments))
 
@@ -231,9 +234,12 @@ class Engine:
         gone: int = self._checked(await self._call("own/seek", [*self._known(), self.kind, number]))[1]
         return gone
 
-    async def purge(self) -> int:
-        """Throw away all messages at once, and clear what that leaves. Returns how many."""
-        gone: int = self._checked(await self._call("own/purge", [*self._known(), self.kind]))[1]
+    async def purge(self, purge: str = "") -> int:
+        """Throw away all messages at once, and clear what that leaves. Returns how many.
+
+        `purge`: which one it is: several may finish it, and what is sent once it is done stays.
+        """
+        gone: int = self._checked(await self._call("own/purge", [*self._known(), self.kind, purge]))[1]
         await self.clear()
         return gone
 
@@ -279,40 +285,35 @@ class Engine:
     async def _attempt(
         self, attempt: str, visibility_ms: int | Literal[""], keep_ms: int, given: Sequence[str]
     ) -> list[Any]:
-        s = script("own/again")
-        keys = [
-            f"{key}{attempt}" if name == "attempt" else key
-            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
-        ]
-        found: list[Any] = await s(self.client, keys, [*self._known(), visibility_ms, keep_ms, *given])
+        arguments = [*self._known(), visibility_ms, keep_ms, *given]
+        found: list[Any] = await self._call("own/again", arguments, attempt=attempt)
         return found
 
     async def charge(
         self, bucket: str, asked: Sequence[int], *, capacity: float, refill: float, idle_ms: int
     ) -> Charged:
         """Take tokens, each whole or not at all, in order."""
-        s = script("own/charge")
-        keys = [
-            f"{key}{bucket}" if name == "bucket" else key
-            for name, key in zip(s.keys, s.keys_of(self.keys), strict=True)
-        ]
         arguments: list[str | int] = [*self._known(), repr(capacity), repr(refill), idle_ms, *asked]
-        _, tokens, *waits = self._checked(await s(self.client, keys, arguments))
+        _, tokens, *waits = self._checked(await self._call("own/charge", arguments, bucket=bucket))
         return Charged(float(tokens), [float(wait) for wait in waits])
 
-    async def hold_off(self, ms: int) -> bool:
-        """Whether nobody else has said so within that time."""
+    async def tokens(self, bucket: str, *, capacity: float, refill: float, now_ms: int) -> float:
+        """What a bucket holds by then, without asking for any."""
         assert isinstance(self.keys, OwnQueueKeys)
         with translated():
-            return bool(await self.client.set(self.keys.purging, "1", nx=True, px=ms))
+            found = await self.client.hmget(self.keys.bucket + bucket, ["figures", "tokens", "at_ms"])
+        if found[0] != f"{self.incarnation} {capacity!r} {refill!r}":
+            return capacity  # as `charge` will have it: nobody has asked yet, or since its figures changed
+        return min(capacity, float(found[1]) + max(0, now_ms - int(found[2])) / 1000 * refill)
 
-    async def move(self, most: int, target: str, place: int) -> tuple[int, bool]:
+    async def move(self, most: int, target: str, place: int, known: Sequence[str]) -> tuple[int, bool, Sequence[str]]:
         """Have up to `most` that may be shown go to `target`, or if that is '' where each came from.
 
-        Looks from `place` on. Returns how many go, and whether there is nothing behind.
+        Looks from `place` on. Returns how many go, whether there is nothing behind, and which queues were met that are
+        not `known`: what would go there stays.
         """
-        answer = await self._receive(most, Rules(0, max_count=-1, target=target), place)
-        return answer[2], answer[0] == "end"
+        answer = await self._receive(most, Rules(0, max_count=-1, target=target), place, known)
+        return answer[2], answer[0] == "end", answer[4:]
 
     # What moves to another queue ----------------------------------------------------------------------
 
@@ -351,9 +352,13 @@ class Engine:
     def _known(self) -> tuple[str, int | str, int]:
         return self.now_ms, self.incarnation or "", self.version
 
-    async def _call(self, name: str, arguments: Sequence[str | int]) -> Any:
+    async def _call(self, name: str, arguments: Sequence[str | int], **ends: str) -> Any:
+        """`ends`: what stands behind a key that is a prefix."""
         s = script(name)
-        return await s(self.client, s.keys_of(self.keys), arguments)
+        keys = s.keys_of(self.keys)
+        for key, end in ends.items():
+            keys[s.keys.index(key)] += end
+        return await s(self.client, keys, arguments)
 
     def _checked(self, answer: list[Any]) -> list[Any]:
         return checked(answer, self.prefix)

@@ -7,6 +7,7 @@ one family member only. `docs/redis.md` lists them with their type and what boun
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ CHANGED_CHANNEL = "fleet:changed"
 request to reload (`fleet/state/reload.py`)."""
 OWN_QUEUE_CHANNEL = "fleet:queue"
 """Carries the prefix of the keys of a queue of our own that shows something, or will: if somebody waits for that."""
+MOVED_CHANNEL = "fleet:moved"
+"""Carries the prefix of the keys of a queue of our own in which something waits to be brought to another."""
 BREAKER_CHANNEL = "fleet:breaker"
 """Carries an origin, and what became of its circuit breaker."""
 
@@ -258,6 +261,12 @@ class OwnQueueKeys(MessageKeys):
         return self.prefix + "purging"
 
 
+def queue_of_prefix(prefix: str) -> str:
+    """The queue of the SQS door whose keys begin so; '' for any other."""
+    found = re.fullmatch(r"\{b:sqs/(.+):\d+\}:", prefix)
+    return found[1] if found else ""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicKeys(MessageKeys):
     """A topic: the bodies of what its subscriptions hold. Nothing stands in lanes of its own."""
@@ -312,6 +321,10 @@ class BrokerKeys:
     """The lease of the one process that looks for what others left undone with topics."""
     sqs_sweeper = "{broker}:sqs_sweeper"
     """Likewise with queues of the SQS door."""
+    sqs_due = "{broker}:sqs_due"
+    """Queues of which something is unfinished, and when to look at each."""
+    sqs_tidy = "{broker}:sqs_tidy"
+    """Every queue of the SQS door, and when it is tidied next."""
 
 
 class FleetKeys:

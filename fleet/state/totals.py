@@ -17,7 +17,7 @@ from fleet.state.keys import FleetKeys
 from fleet.state.scan import pages
 from fleet.state.scripts import SEP, script
 
-KINDS = ("pool", "delivery", "wait", "queue", "process", "redis_call", "topic", "subscription")
+KINDS = ("pool", "delivery", "wait", "queue", "process", "redis_call", "topic", "subscription", "sqs", "sqs_queue")
 TTL_MS = 24 * 3600 * 1000
 """For how long a process may be stopped and still be known; it is refreshed each hour."""
 _REFRESH_MS = 3600 * 1000

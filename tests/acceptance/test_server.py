@@ -214,8 +214,11 @@ def test_metrics_have_the_public_names_and_labels(site: Site) -> None:
         assert families.pop(f"fleet_queue_{name}") == "counter"
     broker = ("published", "pulled", "acked", "nacked", "expired", "dead_lettered", "full")
     feed = ("epochs", "events", "sent", "seen", "refused", "expired", "recovered")
-    for name in ("delivery", "wait", "redis_call"):
+    for name in ("delivery", "wait", "redis_call", "sqs_request"):
         assert families.pop(f"fleet_{name}_seconds") == "histogram"
+    for name in ("requests", "messages", "throttled"):
+        assert families.pop(f"fleet_sqs_{name}_total") == "counter"
+    assert families.pop("fleet_sqs_tokens") == "gauge"
     assert {n for n, kind in families.items() if kind == "counter"} == {
         "fleet_messages_total",
         "fleet_pool_rate_limited_total",

@@ -6,55 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from fleet.clock import SystemClock
 from fleet.sources.base import Publisher, Source, Surroundings
 from fleet.sources.open import open_publisher, open_source
-from fleet.sources.sqs.address import parse_address
-from fleet.sources.sqs.source import SqsSource
+from fleet.sources.sqs.source import LONG_POLL_S
+from tests.conformance.kit_sqs import NO_DELAY_OF_ONE, STANDARD_CANNOT, TEXT_ONLY, SqsFifoKit
 from tests.servers.sqs_door import SqsDoor
 
-TEXT_ONLY = "SQS takes text only: a body that is not UTF-8 is refused"
-NO_DELAY_OF_ONE = (
-    "a FIFO queue of SQS cannot delay a single message when it is sent; nacked with a delay it holds its group"
-)
 _OLD_HANDLE = "a_handle_of_an_earlier_delivery_changes_nothing"
 _ACTS = "a standard queue of SQS acts on an older handle too"
 _KNOWS = "what this source itself was given again it knows"
-STANDARD_CANNOT: Mapping[str, str] = {
-    "messages_come_as_they_were_sent": TEXT_ONLY,
-    "a_held_group_holds_no_other": "a standard queue of SQS holds no group: the rest of this one comes too",
-    "the_tail_of_a_group_that_waits_in_place_is_not_overtaken": "a standard queue of SQS shows nothing in order",
-    "a_repeated_dedup_id_is_accepted_and_comes_once": "a standard queue of SQS knows no dedup ids",
-}
 
 
-class DoorFifoKit:
+class DoorFifoKit(SqsFifoKit):
     title: ClassVar[str] = "our SQS door, FIFO"
     server: ClassVar[str] = "sqs_door"
-    holds_groups: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = {
         "messages_come_as_they_were_sent": TEXT_ONLY,
         "nothing_of_a_group_comes_while_an_older_message_is_delayed": NO_DELAY_OF_ONE,
         "depth_tells_waiting_from_invisible": NO_DELAY_OF_ONE,
     }
-    short_ms = 1000
-    fifo: ClassVar[bool] = True
-
-    def __init__(self, folder: Path, server: SqsDoor) -> None:
-        self.uri = server.make_queue(fifo=self.fifo)
-
-    def source(self, visibility_ms: int) -> Source:
-        # A long poll as long as it is: the door wakes it.
-        return SqsSource(
-            name="conformance",
-            address=parse_address(self.uri),
-            visibility_ms=visibility_ms,
-            connections=1,
-            clock=SystemClock(),
-        )
-
-    def publisher(self) -> Publisher:
-        return open_publisher(self.uri)
+    long_poll_s: ClassVar[int] = LONG_POLL_S
+    """As long as it is: the door wakes it."""
 
 
 class DoorStandardKit(DoorFifoKit):

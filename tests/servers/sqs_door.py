@@ -125,8 +125,11 @@ class ClockedDoor:
     def each_second(self) -> None:
         self.do(lambda verbs: verbs.upkeep.each_second())
 
-    def each_minute(self) -> None:
-        self.do(lambda verbs: verbs.upkeep.each_minute())
+    def tidy(self) -> None:
+        """What grows old is looked at within a minute."""
+        self.each_second()
+        self.pass_s(60)
+        self.each_second()
 
     def _run(self) -> None:
         try:

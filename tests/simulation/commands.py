@@ -69,8 +69,9 @@ class Commands:
     def get(self, key: str) -> Any:
         return self._do(_as_it_is, "GET", key)
 
-    def set(self, key: str, value: Any) -> Any:
-        return self._do(_as_it_is, "SET", key, value)
+    def set(self, key: str, value: Any, px: int | None = None, nx: bool = False) -> Any:
+        options: list[Any] = [*(["PX", px] if px else []), *(["NX"] if nx else [])]
+        return self._do(_as_it_is, "SET", key, value, *options)
 
     def llen(self, key: str) -> Any:
         return self._do(_as_it_is, "LLEN", key)
@@ -95,6 +96,19 @@ class Commands:
 
     def sscan(self, key: str, cursor: int = 0, count: int | None = None) -> Any:
         return self._do(lambda answer: (int(answer[0]), list(answer[1])), "SSCAN", key, cursor)
+
+    def zadd(self, key: str, mapping: Mapping[str, Any], nx: bool = False, xx: bool = False) -> Any:
+        pairs = [part for member, score in mapping.items() for part in (score, member)]
+        return self._do(_as_it_is, "ZADD", key, *(["NX"] if nx else []), *(["XX"] if xx else []), *pairs)
+
+    def zrem(self, key: str, *members: str) -> Any:
+        return self._do(_as_it_is, "ZREM", key, *members)
+
+    def zrangebyscore(self, key: str, least: Any, most: Any, start: int, num: int) -> Any:
+        return self._do(_as_it_is, "ZRANGEBYSCORE", key, least, most, "LIMIT", start, num)
+
+    def zremrangebyscore(self, key: str, least: Any, most: Any) -> Any:
+        return self._do(_as_it_is, "ZREMRANGEBYSCORE", key, least, most)
 
     def zcard(self, key: str) -> Any:
         return self._do(_as_it_is, "ZCARD", key)

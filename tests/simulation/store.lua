@@ -192,7 +192,8 @@ function C.GET(key)
   return e and e.d or false
 end
 
-function C.SET(key, value, option, ms)
+function C.SET(key, value, option, ms, only)
+  if (option == 'NX' or only == 'NX') and find(key) then return false end
   S.db[key] = { t = 'v', n = 1, d = text(value) }
   touch(key)
   note_new(key)

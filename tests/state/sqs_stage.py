@@ -17,13 +17,13 @@ class _NobodyCarries(Verbs):
     """Dead letters are brought when a test says so."""
 
     def _on_moved(self, queue: Queue) -> None:
-        pass
+        self.upkeep.hear(queue.name)
 
 
 class SqsDoor:
-    def __init__(self, stage: SqsStage) -> None:
+    def __init__(self, stage: SqsStage, purge_interval_s: float) -> None:
         self._stage = stage
-        self.verbs = _NobodyCarries(stage.client, purge_interval_s=0, now_ms=lambda: str(stage.now_ms))
+        self.verbs = _NobodyCarries(stage.client, purge_interval_s=purge_interval_s, now_ms=lambda: str(stage.now_ms))
 
     async def ask(self, verb: str, queue: str = "", **params: Any) -> Any:
         call = Call(verb=verb, params=params, base_url="http://localhost", queue_name=queue)
@@ -32,6 +32,12 @@ class SqsDoor:
     async def create(self, name: str, **attributes: str) -> None:
         fifo = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
         await self.ask("CreateQueue", QueueName=name, Attributes=fifo | attributes)
+
+    async def tidy(self) -> None:
+        """What grows old is looked at within a minute."""
+        await self.verbs.upkeep.each_second()
+        self._stage.advance(60_000)
+        await self.verbs.upkeep.each_second()
 
     async def send(self, queue: str, body: str, group: str = "g") -> dict[str, Any]:
         ids = {"MessageGroupId": group, "MessageDeduplicationId": body} if queue.endswith(".fifo") else {}
@@ -60,8 +66,8 @@ class SqsStage:
         self.now_ms = NOON_MS
         self._doors: list[SqsDoor] = []
 
-    def door(self) -> SqsDoor:
-        door = SqsDoor(self)
+    def door(self, purge_interval_s: float = 0) -> SqsDoor:
+        door = SqsDoor(self, purge_interval_s)
         self._doors.append(door)
         return door
 

@@ -13,6 +13,8 @@ from fleet.broker.sqs.records import QueueRecord
 from fleet.state.connect import Client
 from tests.state.sqs_stage import SqsDoor, SqsStage, arn, redrive
 
+PARTS = {"PartitionCount": "4", "FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
+
 
 @pytest.fixture
 async def sqs(client: Client) -> AsyncIterator[SqsStage]:
@@ -104,7 +106,7 @@ async def test_dead_letters_are_brought_also_when_the_policy_that_sent_them_is_g
     await carry(door)
     await door.ask("SetQueueAttributes", "q.fifo", Attributes={"RedrivePolicy": ""})
     await door.create("dead.fifo")
-    await door.verbs.upkeep.each_minute()
+    await door.tidy()
     assert await door.bodies("dead.fifo") == ["a"]
 
 
@@ -212,8 +214,7 @@ async def test_many_doors_that_create_and_delete_one_queue_end_with_it_there_or_
 
 async def test_a_deletion_that_was_cut_off_is_finished_by_another_door(sqs: SqsStage) -> None:
     door, other = sqs.door(), sqs.door()
-    parts = {"PartitionCount": "4", "FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
-    await door.create("q.fifo", **parts)
+    await door.create("q.fifo", **PARTS)
     for group in "abcdef":
         await other.send("q.fifo", group, group)
     change = door.verbs.queues.catalogue.change
@@ -230,6 +231,49 @@ async def test_a_deletion_that_was_cut_off_is_finished_by_another_door(sqs: SqsS
     with pytest.raises(SqsError, match="does not exist"):
         await other.send("q.fifo", "late")
     assert [entry async for entry in other.verbs.queues.catalogue.all("tasks")] == []
+
+
+async def test_a_purge_that_was_cut_off_is_finished_by_another_door_once(sqs: SqsStage) -> None:
+    door, other = sqs.door(purge_interval_s=60), sqs.door(purge_interval_s=60)
+    await door.create("q.fifo", **PARTS)
+    for group in "abcdef":
+        await other.send("q.fifo", group, group)
+    queue = await door.verbs.queues.use("q.fifo", _itself)
+
+    async def die(_: str) -> int:
+        raise asyncio.CancelledError
+
+    queue.engines[1].purge = die
+    with pytest.raises(asyncio.CancelledError):
+        await door.ask("PurgeQueue", "q.fifo")
+    with pytest.raises(SqsError, match="every 60 seconds"):
+        await other.ask("PurgeQueue", "q.fifo")
+    sqs.advance(1000)
+    await other.verbs.upkeep.each_second()
+    assert await other.bodies("q.fifo") == []
+    # What is sent from now on is not purged with it, however often it is looked at.
+    for group in "abcdef":
+        await other.send("q.fifo", f"{group}-again", group)
+    other.verbs.upkeep.hear("q.fifo")
+    await other.verbs.upkeep.each_second()
+    assert len(await other.bodies("q.fifo")) == 6
+
+
+async def test_a_purge_of_a_queue_that_changes_meanwhile_is_done_and_told_so(sqs: SqsStage) -> None:
+    door, other = sqs.door(purge_interval_s=60), sqs.door()
+    await door.create("q")
+    await door.send("q", "a")
+    queue = await door.verbs.queues.use("q", _itself)
+    purge = queue.engines[0].purge
+
+    async def change_and_purge(which: str) -> int:
+        await other.ask("SetQueueAttributes", "q", Attributes={"VisibilityTimeout": "7"})
+        gone: int = await purge(which)
+        return gone
+
+    queue.engines[0].purge = change_and_purge
+    await door.ask("PurgeQueue", "q")
+    assert await other.bodies("q") == []
 
 
 async def test_what_a_deleted_queue_could_not_send_goes_with_it(sqs: SqsStage) -> None:
@@ -253,7 +297,7 @@ async def test_a_change_that_was_cut_off_reaches_the_other_doors(sqs: SqsStage) 
     door.verbs.queues.change = change_and_die  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await door.ask("SetQueueAttributes", "q", Attributes={"VisibilityTimeout": "7"})
-    await other.verbs.upkeep.each_minute()
+    await other.tidy()
     assert (await other.verbs.queues.use("q", _itself)).attributes.visibility_s == 7
 
 

@@ -103,7 +103,7 @@ async def test_the_upkeep_drops_all_that_is_too_old_however_many_are_of_one_grou
         await door.send("q.fifo", str(i))
     sqs.advance(60_001)
     await sqs.set_clocks(door, "q.fifo")
-    await door.verbs.upkeep.each_minute()
+    await door.tidy()
     found = await door.ask("GetQueueAttributes", "q.fifo", AttributeNames=["ApproximateNumberOfMessages"])
     assert found == {"Attributes": {"ApproximateNumberOfMessages": "0"}}
 

@@ -18,9 +18,11 @@ from fleet.broker import publish as publishing
 from fleet.broker.sqs import batch as sqs_batch
 from fleet.broker.sqs import catalogue as sqs_catalogue
 from fleet.broker.sqs import message as sqs_message
+from fleet.broker.sqs import move_tasks as sqs_move_tasks
 from fleet.broker.sqs import ranges as sqs_ranges
 from fleet.broker.sqs import tags as sqs_tags
 from fleet.broker.sqs import throttle as sqs_throttle
+from fleet.broker.sqs import upkeep as sqs_upkeep
 from fleet.cli import produce as sending
 from fleet.cli.main import fleet
 from fleet.config import router as config
@@ -287,7 +289,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"pieces of at most {totals.PIECE} pools",
         f"some {every_process.RECORDS_A_SECOND:,} pools and kinds a second",
         f"every {due.EVERY_MS / 1000:g} s at most",
-        f"The first {broker_metrics.MOST_LABELS} topics and subscriptions",
+        f"The first {broker_metrics.MOST_LABELS} topics, subscriptions and queues of the SQS door",
         f"What was counted of all others is `{broker_metrics.OTHERS}`",
         f"tell what they counted every {counts.TELL_EVERY_S:g} s",
         f"does not answer within {due.PATIENCE_S:g} s",
@@ -310,10 +312,13 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         f"an event's group at most {read.MAX_EVENT_GROUP_CHARACTERS}.",
     ),
     "docs/sqs.md": (
+        f"{broker_metrics.MOST_LABELS} queues have labels",
+        f"tried again every {sqs_upkeep.RETRY_MS / 1000:g} seconds",
+        f"above {sqs_upkeep._MOST * sqs_upkeep.TIDY_EVERY_MS // 1000:,} queues",
         f"and port {Settings().sqs.port} unless",
         f"once in {Settings().sqs.purge_interval_s:g} seconds",
         f"up to {sqs_tags.MOST_TAGS} tags",
-        f"up to {sqs_ranges.MOST_MOVED_A_SECOND} a second",
+        f"up to {sqs_ranges.MOST_MOVED_A_SECOND} a second, or as fast as it goes, which is {sqs_move_tasks._A_STEP:,}",
         f"known for {sqs_catalogue.DEDUP_MS // 60_000} minutes",
         f"least {sqs_throttle.LEAST_CAPACITY:g}, at most {sqs_throttle.MOST:,g}",
         f"| entries of a batch, messages of a receive | {sqs_batch.MOST_ENTRIES} |",

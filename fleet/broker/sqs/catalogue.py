@@ -12,9 +12,11 @@ from typing import TypeVar
 import msgspec
 
 from fleet.broker.sqs import errors, records
+from fleet.broker.sqs.counts import DoorCounts, QueueCounts
 from fleet.broker.sqs.gather import Gather
 from fleet.broker.sqs.records import FEATURES, QueueRecord
 from fleet.broker.sqs.wait import Receiving
+from fleet.state import purging
 from fleet.state.catalogue import Catalogue, Change
 from fleet.state.connect import Client
 from fleet.state.engine import Ahead, Engine, New, Rules, Sent, Showing, Stale, Taking, Verdict
@@ -36,16 +38,25 @@ _TRIES = 20
 class Queue:
     """One queue as this door knows it: thrown away when it turns out that it has changed."""
 
-    def __init__(self, client: Client, name: str, record: QueueRecord, now_ms: Callable[[], str]) -> None:
+    def __init__(
+        self, client: Client, name: str, record: QueueRecord, now_ms: Callable[[], str], counts: QueueCounts
+    ) -> None:
         self.client = client
+        self.counts = counts
         self.name = name
         self.record = record
         self.attributes = record.attributes
         self._now_ms = now_ms
         count = record.attributes.partitions
         self.engines = [engine_of(client, name, record, partition) for partition in range(count)]
-        self.sends = [Gather(self._sender(engine), most=_MOST_SENT, weigh=_weight) for engine in self.engines]
-        self.concludes = [Gather(self._concluder(engine), most=_MOST_CONCLUDED) for engine in self.engines]
+        self.sends = [
+            Gather(self._sender(partition, engine), most=_MOST_SENT, weigh=_weight)
+            for partition, engine in enumerate(self.engines)
+        ]
+        self.concludes = [
+            Gather(self._concluder(partition, engine), most=_MOST_CONCLUDED)
+            for partition, engine in enumerate(self.engines)
+        ]
         self._charges: dict[str, Gather[int, tuple[float, float]]] = {}
         self.receiving = Receiving(
             partitions=count,
@@ -75,6 +86,25 @@ class Queue:
             max_out=MOST_IN_FLIGHT[attributes.fifo],
         )
 
+    async def purge(self, token: str, *, hold_off_ms: int) -> bool:
+        """False if another one was begun within that time. One that is cut off, another door finishes."""
+        purge, queue = f"{self.record.incarnation}-{token}", PREFIX + self.name
+        is_first = await purging.begin(self.client, queue, purge, hold_off_ms=hold_off_ms)
+        # It may be ours that was begun: the queue has changed since, and we ask again.
+        if not is_first and await purging.begun(self.client, queue) != purge:
+            return False
+        await self._purge(purge)
+        return True
+
+    async def finish_purge(self) -> None:
+        purge = await purging.begun(self.client, PREFIX + self.name)
+        if purge.startswith(f"{self.record.incarnation}-"):
+            await self._purge(purge)
+
+    async def _purge(self, purge: str) -> None:
+        for engine in self.engines:
+            await engine.purge(purge)
+
     async def put_back(self, partition: int, showings: Sequence[Showing]) -> None:
         """As if nobody had been shown these."""
         verdicts = [Verdict(one.number, one.times, one.group, "u") for one in showings]
@@ -95,17 +125,21 @@ class Queue:
             gather = self._charges[bucket] = Gather(call, most=_MOST_CHARGED)
         return (await gather.ask([n]))[0]
 
-    def _sender(self, engine: Engine) -> Callable[[Sequence[New]], Awaitable[list[Sent]]]:
+    def _sender(self, partition: int, engine: Engine) -> Callable[[Sequence[New]], Awaitable[list[Sent]]]:
         async def send(new: Sequence[New]) -> list[Sent]:
             engine.now_ms = self._now_ms()
-            return await engine.send(new, dedup_ms=DEDUP_MS)
+            sent = await engine.send(new, dedup_ms=DEDUP_MS)
+            self.counts.sent(partition, sum(one.is_new for one in sent))
+            return sent
 
         return send
 
-    def _concluder(self, engine: Engine) -> Callable[[Sequence[Verdict]], Awaitable[list[int]]]:
+    def _concluder(self, partition: int, engine: Engine) -> Callable[[Sequence[Verdict]], Awaitable[list[int]]]:
         async def conclude(verdicts: Sequence[Verdict]) -> list[int]:
             engine.now_ms = self._now_ms()
-            return await engine.conclude(verdicts)
+            results = await engine.conclude(verdicts)
+            self.counts.concluded(partition, verdicts, results)
+            return results
 
         return conclude
 
@@ -135,14 +169,22 @@ def engine_of(client: Client, name: str, record: QueueRecord, partition: int) ->
 
 class Queues:
     def __init__(
-        self, client: Client, now_ms: Callable[[], str] = lambda: "", on_moved: Callable[[Queue], None] = lambda _: None
+        self,
+        client: Client,
+        now_ms: Callable[[], str] = lambda: "",
+        on_moved: Callable[[Queue], None] = lambda _: None,
+        counts: DoorCounts | None = None,
     ) -> None:
         self.client = client
+        self._counts = counts if counts is not None else DoorCounts()
         self.catalogue = Catalogue(client)
         self._now_ms = now_ms
         self._on_moved = on_moved
         self._known: dict[str, Queue] = {}
         self._by_prefix: dict[str, Queue] = {}
+
+    def now_ms(self) -> int:
+        return int(self._now_ms() or time.time_ns() // 1_000_000)
 
     # As the catalogue has it --------------------------------------------------------------------------
 
@@ -207,7 +249,7 @@ class Queues:
             return known
         if len(self._known) >= _MOST_REMEMBERED:
             self._forget_idle()
-        queue = Queue(self.client, name, record, self._now_ms)
+        queue = Queue(self.client, name, record, self._now_ms, self._counts.of_queue(name))
         queue.on_moved = self._on_moved
         self._known[name] = queue
         for engine in queue.engines:

@@ -22,6 +22,7 @@ async def charged(queue: Queue, call: Call) -> None:
         return
     _, wait_ms = await queue.charge(bucket.name, n, capacity=bucket.capacity, refill=bucket.refill)
     if wait_ms:
+        queue.counts.throttled(bucket.name)
         after_s = min(throttle.LONGEST_RETRY_S, max(1, math.ceil(wait_ms / 1000)))
         raise throttle.rejection(queue.name, action, after_s)
     call.is_charged = True

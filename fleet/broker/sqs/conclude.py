@@ -113,4 +113,4 @@ def _hidden(queue: Queue, text: str, result: int) -> SqsError | None:
         return None
     if result == GONE:
         return errors.message_not_available(text)
-    return errors.receipt_handle_expired(text) if queue.attributes.fifo else errors.message_not_available(text)
+    return errors.receipt_handle_expired(text) if queue.attributes.fifo else errors.message_not_in_flight()

@@ -41,12 +41,6 @@ class Deletion:
         self._queues.forget(name)
         await self.finish(name)
 
-    async def work(self) -> None:
-        """Finish what others began."""
-        names = [name async for name, text in self._queues.catalogue.all("tasks") if read(text).deleted]
-        for name in names:
-            await self.finish(name)
-
     async def finish(self, name: str) -> None:
         catalogue = self._queues.catalogue
         for _ in range(_TRIES):

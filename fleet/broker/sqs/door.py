@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from fleet.broker.sqs import errors, json, names, query, xml
 from fleet.broker.sqs.call import Call, Protocol, Reply
+from fleet.broker.sqs.counts import DoorCounts, outcome_of
 from fleet.broker.sqs.errors import SqsError
 from fleet.broker.sqs.shapes import VERBS
 from fleet.broker.sqs.sign import Signatures
 from fleet.clock import Clock
 from fleet.errors import StateFull, StateUnavailable
+from fleet.metrics.sqs import FAILED, OK
 
 log = logging.getLogger("fleet.sqs")
 
@@ -29,7 +32,13 @@ class Door:
     """Reads a request, checks who sent it, has its verb answer, and writes the result in the words of its protocol."""
 
     def __init__(
-        self, verbs: Mapping[str, Verb], *, keys: Mapping[str, str], clock: Clock, loopback_only: bool = True
+        self,
+        verbs: Mapping[str, Verb],
+        *,
+        keys: Mapping[str, str],
+        clock: Clock,
+        loopback_only: bool = True,
+        counts: DoorCounts | None = None,
     ) -> None:
         """`loopback_only`: where nobody signs, whether a request must name this machine in its Host."""
         unknown = verbs.keys() - VERBS.keys()
@@ -37,6 +46,7 @@ class Door:
         self._verbs = verbs
         self._signatures = Signatures(keys)
         self._clock = clock
+        self._counts = counts if counts is not None else DoorCounts()
         self._loopback_only = loopback_only and not keys
 
     async def answer(
@@ -56,6 +66,7 @@ class Door:
             return _without_a_verb(method, path)
         protocol: Protocol = "query" if target is None and not _is_json(headers) else "json"
         request_id = _new_id()
+        verb, outcome, began_s = "", OK, time.perf_counter()
         try:
             host = headers.get(b"host", b"").decode("latin-1")
             if self._loopback_only:
@@ -88,13 +99,18 @@ class Door:
                 return _reply(200, json.CONTENT_TYPE, request_id, json.encode(result))
             return _reply(200, xml.CONTENT_TYPE, request_id, xml.encode(verb, result, request_id))
         except SqsError as error:
+            outcome = outcome_of(error)
             return _refused(error, protocol, request_id)
         except (StateUnavailable, StateFull) as error:
+            outcome = FAILED
             log.warning("request %s: %s", request_id, error)
             return _refused(errors.service_unavailable(), protocol, request_id)
         except Exception:
+            outcome = FAILED
             log.exception("request %s failed", request_id)
             return _refused(errors.internal_failure(), protocol, request_id)
+        finally:
+            self._counts.request(verb, outcome, time.perf_counter() - began_s)
 
 
 def _check_neighbour(host: str, headers: Headers) -> None:

@@ -151,6 +151,10 @@ def message_not_available(handle: str) -> SqsError:
     return invalid_value(handle, "ReceiptHandle", reason)
 
 
+def message_not_in_flight() -> SqsError:
+    return _ours("MessageNotInflight", "The specified message isn't in flight.")
+
+
 def visibility_beyond_limit(seconds: int) -> SqsError:
     reason = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]"
     return invalid_value(seconds, "VisibilityTimeout", reason)

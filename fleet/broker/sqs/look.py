@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.broker.sqs import errors
 from fleet.broker.sqs.attributes import Facts
-from fleet.broker.sqs.catalogue import Queue, Queues
+from fleet.broker.sqs.catalogue import Queue, Queues, engine_of
 from fleet.broker.sqs.names import arn
 from fleet.broker.sqs.records import QueueRecord
+from fleet.broker.sqs.throttle import buckets_of
 from fleet.errors import FleetError
-from fleet.state.connect import Client
+from fleet.state.connect import Client, translated
 from fleet.state.engine import Depths, Engine
 
 _AT_ONCE = 100
@@ -84,6 +85,29 @@ async def purge(client: Client, name: str) -> int:
         raise NoSuchQueue(f"queue {name}: {error}") from error
 
 
+async def tokens(client: Client, records: Mapping[str, QueueRecord]) -> dict[tuple[str, str], float]:
+    """What the buckets of these queues hold, by queue and bucket."""
+    with translated():
+        seconds, micros = await client.time()
+    now_ms = seconds * 1000 + micros // 1000
+    asked = [
+        (name, bucket, engine_of(client, name, record, 0))
+        for name, record in records.items()
+        for bucket in buckets_of(record.attributes.throttle)
+    ]
+    found: dict[tuple[str, str], float] = {}
+    for first in range(0, len(asked), _AT_ONCE):
+        part = asked[first : first + _AT_ONCE]
+        held = await asyncio.gather(
+            *(
+                engine.tokens(bucket.name, capacity=bucket.capacity, refill=bucket.refill, now_ms=now_ms)
+                for _, bucket, engine in part
+            )
+        )
+        found |= {(name, bucket.name): left for (name, bucket, _), left in zip(part, held, strict=True)}
+    return found
+
+
 def described(now: QueueNow, asked: Iterable[str], region: str) -> dict[str, str]:
     """The attributes that were asked for; `All` is every one."""
     counts = now.counts
@@ -99,5 +123,5 @@ def described(now: QueueNow, asked: Iterable[str], region: str) -> dict[str, str
 
 
 async def _now(client: Client, name: str, record: QueueRecord) -> QueueNow:
-    engines = Queue(client, name, record, lambda: "").engines
+    engines = [engine_of(client, name, record, place) for place in range(record.attributes.partitions)]
     return QueueNow(name, record, await count(engines, fifo=record.attributes.fifo))

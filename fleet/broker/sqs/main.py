@@ -8,6 +8,7 @@ from typing import Any
 
 import uvloop
 
+from fleet.broker.sqs.counts import DoorCounts
 from fleet.broker.sqs.door import Door
 from fleet.broker.sqs.http import HttpServer
 from fleet.broker.sqs.records import FEATURES, PARTITIONS
@@ -17,10 +18,11 @@ from fleet.clock import SystemClock
 from fleet.config.settings import Settings
 from fleet.errors import InvalidConfig
 from fleet.listening import address_of, is_loopback, listen
+from fleet.metrics.port import serve_metrics
 from fleet.process import Heartbeat, Identity, Life, tame_collector
 from fleet.state import present
 from fleet.state.connect import Client, connected
-from fleet.state.keys import OWN_QUEUE_CHANNEL
+from fleet.state.keys import MOVED_CHANNEL, OWN_QUEUE_CHANNEL
 from fleet.state.registry import Registry
 from fleet.state.signals import Signals
 
@@ -29,7 +31,7 @@ log = logging.getLogger("fleet.sqs")
 ROLE = "sqs"
 
 
-async def serve(settings: Settings, *, shared: bool = False) -> int:
+async def serve(settings: Settings, *, shared: bool = False, metrics_port: int | None = None) -> int:
     """Answer until SIGTERM. Returns the exit code. `shared`: other doors listen at the same port."""
     chosen = settings.sqs
     keys = parse_keys(chosen.access_keys)
@@ -39,18 +41,19 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
     tame_collector()
     listening = listen(chosen.host, chosen.port, shared=shared)
     address = address_of(listening)  # the server closes it, and we say goodbye after that
-    identity, life = Identity.new(ROLE), Life()
+    identity, life, counts = Identity.new(ROLE), Life(), DoorCounts()
     async with connected(settings.redis.url) as client:
         verbs = Verbs(
             client,
             region=chosen.region,
             purge_interval_s=chosen.purge_interval_s,
             serves_partitions=lambda: _all_serve_partitions(client),
+            counts=counts,
         )
         signals = Signals(
             client=client,
             url=settings.redis.url,
-            handlers={OWN_QUEUE_CHANNEL: verbs.queues.on_signal},
+            handlers={OWN_QUEUE_CHANNEL: verbs.queues.on_signal, MOVED_CHANNEL: verbs.upkeep.on_moved},
             on_subscribed=verbs.queues.look_everywhere,
         )
 
@@ -58,15 +61,19 @@ async def serve(settings: Settings, *, shared: bool = False) -> int:
             return {"address": address, "features": sorted(FEATURES)}
 
         heartbeat = Heartbeat(
-            registry=Registry(client), identity=identity, ttl_ms=settings.lease.ttl_ms, describe=describe
+            registry=Registry(client),
+            identity=identity,
+            ttl_ms=settings.lease.ttl_ms,
+            describe=describe,
+            counters=counts.counters,
         )
         await heartbeat.beat()
-        server = HttpServer(Door(verbs.table, keys=keys, clock=SystemClock()))
+        server = HttpServer(Door(verbs.table, keys=keys, clock=SystemClock(), counts=counts))
         loop = asyncio.get_running_loop()
         async with verbs.upkeep.by_lease().running():
             answering = loop.create_task(server.serve(listening))
             answering.add_done_callback(life.check)
-            for job in (heartbeat.run(), signals.run()):
+            for job in (heartbeat.run(), signals.run(), serve_metrics(metrics_port, heartbeat.counted)):
                 life.spawn(loop.create_task(job))
             log.info("%s answers at %s", identity.name, address)
             await life.wait()
@@ -85,5 +92,5 @@ async def _all_serve_partitions(client: Client) -> bool:
     return all(PARTITIONS in one.get("features", ()) for one in doors)
 
 
-def run(settings: Settings, *, shared: bool = False) -> int:
-    return uvloop.run(serve(settings, shared=shared))
+def run(settings: Settings, *, shared: bool = False, metrics_port: int | None = None) -> int:
+    return uvloop.run(serve(settings, shared=shared, metrics_port=metrics_port))

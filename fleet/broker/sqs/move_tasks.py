@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ log = logging.getLogger("fleet.sqs")
 
 _KEPT = 10
 _AT_ONCE = 500
+_A_STEP = 5_000
+"""What a task without a rate moves of it in a second: others have their turn, and the lease is renewed."""
 _TRIES = 20
 
 
@@ -101,72 +104,76 @@ class TaskVerbs:
             found["FailureReason"] = task.failure
         return found
 
-    async def sources(self) -> set[str]:
-        """Queues that had a task."""
-        return {source async for source, _ in self._queues.catalogue.all("tasks")}
-
     async def forget(self, source: str) -> None:
         """The queue is gone: one of that name that comes later has had none."""
         await self._change(source, lambda tasks: msgspec.structs.replace(tasks, latest=()))
 
     # The mover ----------------------------------------------------------------------------------------
 
-    async def work(self) -> None:
-        """A second's part of every task that runs."""
-        async for source, text in self._queues.catalogue.all("tasks"):
-            for task in read(text).latest:
-                if task.status in (RUNNING, CANCELLING):
-                    await self._go_on(source, task)
+    async def go_on(self, source: str, tasks: Tasks) -> bool:
+        """A second's part of the tasks that run. Returns whether there is more to do."""
+        return any([await self._go_on(source, task) for task in tasks.latest if task.status in (RUNNING, CANCELLING)])
 
-    async def _go_on(self, source: str, task: Task) -> None:
+    async def _go_on(self, source: str, task: Task) -> bool:
         if task.status == CANCELLING:
-            await self._save(source, msgspec.structs.replace(task, status=CANCELLED))
-            return
+            return await self._save(source, task, status=CANCELLED)
         try:
-            moved, is_over = await self._queues.use(source, lambda queue: self._move(queue, task))
-            if task.target:
-                await self._queues.find(task.target)
+            moved, is_over, gone = await self._queues.use(source, lambda queue: self._move(queue, task))
         except errors.SqsError as error:
             if await self._queues.seen(source) is None:
                 await self.forget(source)
-            elif error.status < 500:  # else it goes on with the next second
-                await self._save(source, msgspec.structs.replace(task, status=FAILED, failure=error.type))
-            return
+                return False
+            # A door that cannot do it now goes on with the next second.
+            return error.status >= 500 or await self._save(source, task, status=FAILED, failure=error.code)
         except DataLoss as error:
             log.warning("the task that moves messages of queue %s has failed: %s", source, error)
-            await self._save(source, msgspec.structs.replace(task, status=FAILED, failure="InternalFailure"))
-            return
-        after = msgspec.structs.replace(task, moved=task.moved + moved, status=COMPLETED if is_over else task.status)
-        if after != task:
-            await self._save(source, after)
+            return await self._save(source, task, status=FAILED, failure="InternalFailure")
+        moved += task.moved
+        if not is_over:
+            return await self._save(source, task, moved=moved)
+        if gone:
+            log.warning("messages of queue %s stay: they came from queues that are gone", source)
+            return await self._save(source, task, moved=moved, status=FAILED, failure=errors.no_such_queue().code)
+        return await self._save(source, task, moved=moved, status=COMPLETED)
 
-    async def _move(self, queue: Queue, task: Task) -> tuple[int, bool]:
-        moved, is_over = 0, True
+    async def _move(self, queue: Queue, task: Task) -> tuple[int, bool, bool]:
+        """How many are moved, whether that was all that can be, and whether some stay as their queue is gone."""
+        known = _Known(self._queues)
+        if task.target and not await known.learn([PREFIX + task.target]):
+            raise errors.no_such_queue()
+        moved = 0
         for engine in queue.engines:
             place = 0
             while True:
-                most = min(_AT_ONCE, task.a_second - moved) if task.a_second else _AT_ONCE
+                most = min(_AT_ONCE, (task.a_second or _A_STEP) - moved)
                 if most <= 0:
-                    return moved, False
-                count, at_end = await engine.move(most, PREFIX + task.target if task.target else "", place)
+                    return moved, False, False
+                target = PREFIX + task.target if task.target else ""
+                count, at_end, unknown = await engine.move(most, target, place, sorted(known.there))
                 moved += count
-                await self._courier.carry(queue)
-                if at_end and not count:
-                    break
-                if not count:
+                if count:
+                    await self._courier.carry(queue)
+                elif not await known.learn(unknown):
+                    if at_end:
+                        break
                     place += most  # what has no place to go back to stays
-        return moved, is_over
+        return moved, True, bool(known.gone)
 
     # ---------------------------------------------------------------------------------------------------
 
-    async def _save(self, source: str, task: Task) -> None:
+    async def _save(self, source: str, task: Task, **changes: Any) -> bool:
+        """Returns whether it goes on."""
+        after = msgspec.structs.replace(task, **changes)
+
         def saved(tasks: Tasks) -> Tasks:
             now = next((one for one in tasks.latest if one.handle == task.handle), None)
-            if now is not None and now.status == CANCELLING and task.status == RUNNING:
-                return _with(tasks, msgspec.structs.replace(task, status=CANCELLING))
-            return _with(tasks, task)
+            if now is not None and now.status == CANCELLING and after.status == RUNNING:
+                return _with(tasks, msgspec.structs.replace(after, status=CANCELLING))
+            return _with(tasks, after)
 
-        await self._change(source, saved)
+        if after != task:
+            await self._change(source, saved)
+        return after.status == RUNNING
 
     async def _change(self, source: str, change: Any) -> None:
         for _ in range(_TRIES):
@@ -192,6 +199,23 @@ class TaskVerbs:
     async def _is_dead_letter_queue(self, name: str) -> bool:
         policies = (record.attributes.redrive for record in (await self._queues.all()).values())
         return any(policy is not None and policy.target == name for policy in policies)
+
+
+class _Known:
+    """Which queues are there, looked up once in a part of a task."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self.there: set[str] = set()
+        self.gone: set[str] = set()
+
+    async def learn(self, targets: Iterable[str]) -> bool:
+        """Whether any of these is there that was not known to be."""
+        new = set(targets) - self.there - self.gone
+        found = {target for target in new if await self._queues.seen(target.removeprefix(PREFIX)) is not None}
+        self.there |= found
+        self.gone |= new - found
+        return bool(found)
 
 
 def written_handle(source: str, handle: str) -> str:

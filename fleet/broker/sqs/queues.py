@@ -6,6 +6,7 @@ The catalogue is changed first, then every partition is told; callers that know 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,13 +17,16 @@ import msgspec
 from fleet.broker.sqs import attributes, errors, names, ranges, records, redrive
 from fleet.broker.sqs.attributes import Attributes
 from fleet.broker.sqs.call import Call
-from fleet.broker.sqs.catalogue import Queue, Queues, engine_of, establish
+from fleet.broker.sqs.catalogue import Queues, engine_of, establish
 from fleet.broker.sqs.look import QueueNow, count, described
 from fleet.broker.sqs.records import PARTITIONS, QueueRecord
 from fleet.broker.sqs.tags import check_tags
+from fleet.state.due import Due
 from fleet.state.engine import Engine, Stale
+from fleet.state.keys import BrokerKeys
 
 _TRIES = 20
+_PURGED_WITHIN_MS = 1_000
 
 
 class QueueVerbs:
@@ -40,6 +44,7 @@ class QueueVerbs:
         self._region = region
         self._purge_interval_s = purge_interval_s
         self._serves_partitions = serves_partitions
+        self._due = Due(queues.client, BrokerKeys.sqs_due)
         self._ahead_us = 0
 
     # There or not -------------------------------------------------------------------------------------
@@ -116,16 +121,12 @@ class QueueVerbs:
         return result
 
     async def purge_queue(self, call: Call) -> None:
-        name = call.queue_name
-
-        async def purge(queue: Queue) -> None:
-            interval_ms = round(self._purge_interval_s * 1000)
-            if interval_ms and not await queue.engines[0].hold_off(interval_ms):
-                raise errors.purge_in_progress(name, round(self._purge_interval_s))
-            for engine in queue.engines:
-                await engine.purge()
-
-        await self._queues.use(name, purge)
+        name, token = call.queue_name, secrets.token_hex(8)
+        interval_ms = round(self._purge_interval_s * 1000)
+        # Should we die half-way, the upkeep finishes it: it looks once we should have.
+        await self._due.put({name: self._queues.now_ms() + _PURGED_WITHIN_MS})
+        if not await self._queues.use(name, lambda queue: queue.purge(token, hold_off_ms=interval_ms)):
+            raise errors.purge_in_progress(name, round(self._purge_interval_s))
 
     # Attributes ---------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -45,6 +46,7 @@ async def receive_message(queue: Queue, call: Call, *, region: str, waited_s: fl
         if queue.receiving.is_over and not attributes.fifo:
             raise errors.too_many_in_flight(queue.name)
         return {}
+    _count(queue, given)
     names: Sequence[str] = params.get("MessageAttributeNames") or ()
     write = _Writer(queue, system, names, region, received_ms)
     return {"Messages": [write.message(partition, showing) for partition, showing in given]}
@@ -57,6 +59,14 @@ async def _receive(queue: Queue, call: Call, most: int, visibility_s: int, wait_
             await queue.put_back(partition, [one for its, one in given if its == partition])
         return ()
     return given
+
+
+def _count(queue: Queue, given: Given) -> None:
+    if len(queue.engines) == 1:
+        queue.counts.received(0, len(given))
+        return
+    for partition, count in Counter(partition for partition, _ in given).items():
+        queue.counts.received(partition, count)
 
 
 class _Writer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -74,6 +74,12 @@ def bucket_of(throttle: Throttle, action: Action) -> Bucket | None:
         return Bucket(action, own.capacity, own.refill)
     shared = throttle.default
     return Bucket("*", shared.capacity, shared.refill) if shared.capacity > 0 else None
+
+
+def buckets_of(throttle: Throttle) -> list[Bucket]:
+    """Those that are in use."""
+    found = (bucket_of(throttle, action) for action in get_args(Action))
+    return list({bucket.name: bucket for bucket in found if bucket is not None}.values())
 
 
 def retry_after_s(*, tokens: float, charge: int, refill: float) -> int:

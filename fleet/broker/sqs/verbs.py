@@ -9,6 +9,7 @@ from typing import Any
 from fleet.broker.sqs import conclude, send
 from fleet.broker.sqs.call import Call
 from fleet.broker.sqs.catalogue import Queue, Queues
+from fleet.broker.sqs.counts import DoorCounts
 from fleet.broker.sqs.courier import Courier
 from fleet.broker.sqs.deletion import Deletion
 from fleet.broker.sqs.door import Verb
@@ -38,9 +39,10 @@ class Verbs:
         purge_interval_s: float = 60.0,
         serves_partitions: Callable[[], Awaitable[bool]] = _always,
         now_ms: Callable[[], str] = lambda: "",
+        counts: DoorCounts | None = None,
     ) -> None:
         self._region = region
-        self.queues = Queues(client, now_ms, self._on_moved)
+        self.queues = Queues(client, now_ms, self._on_moved, counts)
         self.courier = Courier(self.queues)
         self.tasks = TaskVerbs(self.queues, self.courier, region=region)
         deletion = Deletion(self.queues, self.courier.carry)
@@ -100,6 +102,7 @@ class Verbs:
 
     def _on_moved(self, queue: Queue) -> None:
         """Something waits in an outbox: bring it beside the calls."""
+        self.upkeep.hear(queue.name)
         task = self._carrying.get(queue.name)
         if task is None or task.done():
             self._carrying[queue.name] = asyncio.get_running_loop().create_task(self.upkeep.carry_soon(queue.name))

@@ -21,14 +21,14 @@ def _source(address: Address, asked: Asked) -> Source:
 
 def _publisher(address: Address, around: Surroundings) -> Publisher:
     if address.kind == "subscription":
-        return NoPublisher(subscription=address.name, redis_url=around.redis_url)
-    return TopicPublisher(topic=address.name, redis_url=around.redis_url)
+        return NoPublisher(address.name, redis_url=around.redis_url)
+    return TopicPublisher(address.name, redis_url=around.redis_url)
 
 
 def _returner(address: Address, around: Surroundings) -> Publisher:
     if address.kind == "topic":
         return _publisher(address, around)
-    return Returner(subscription=address.name, redis_url=around.redis_url)
+    return Returner(address.name, redis_url=around.redis_url)
 
 
 ADAPTER = Adapter(

@@ -10,10 +10,12 @@ from fleet.broker.errors import InvalidArgument
 from fleet.broker.names import check_subscription_name, check_topic_name
 from fleet.errors import InvalidConfig
 
+Kind = Literal["subscription", "topic"]
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    kind: Literal["subscription", "topic"]
+    kind: Kind
     name: str
 
     @property

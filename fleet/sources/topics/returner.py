@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet.broker.errors import InvalidArgument, SubscriptionNotFound
-from fleet.broker.message import Message, checked_message
-from fleet.sources.base import Outgoing, never
-from fleet.sources.topics.address import Address
-from fleet.sources.topics.broker import Connection, as_source_errors
+from fleet.broker.errors import SubscriptionNotFound
+from fleet.sources.base import Outgoing
+from fleet.sources.topics.address import Kind
+from fleet.sources.topics.broker import as_source_errors
+from fleet.sources.topics.sending import Sending, message_of, read
 
 
-class Returner:
+class Returner(Sending):
     """A publisher for those that replay dead letters. The filter is not asked: they had passed it."""
 
-    def __init__(self, *, subscription: str, redis_url: str) -> None:
-        self._name = subscription
-        self._uri = Address("subscription", subscription).uri
-        self._connection = Connection(uri=self._uri, redis_url=redis_url)
+    kind: Kind = "subscription"
 
     async def open(self) -> None:
         async with self._connection.opening() as broker:
@@ -26,18 +23,9 @@ class Returner:
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
         broker = self._connection.opened
-        answers: list[str | None] = [None] * len(messages)
-        good: list[tuple[int, Message]] = []
-        for place, outgoing in enumerate(messages):
-            try:
-                good.append((place, checked_message(Message(outgoing.body, {}, outgoing.group))))
-            except InvalidArgument as error:
-                answers[place] = never(error.message)
+        good, answers = read(messages, message_of)
         with as_source_errors(self._uri):
             taken = await broker.put_back(self._name, [message for _, message in good])
         for place, _ in good[taken:]:
             answers[place] = f"subscription {self._name} is full"
         return answers
-
-    async def close(self) -> None:
-        await self._connection.close()

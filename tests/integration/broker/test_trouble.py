@@ -23,12 +23,13 @@ from fleet.broker.core import Broker
 from fleet.broker.errors import AlreadyExists, BrokerError, NotFound, Unavailable, Unsure
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.queue import MessageQueue
+from fleet.broker.waits import LOOK_S
 from fleet.errors import StateFull, StateUnavailable
-from fleet.state.keys import FleetKeys
+from fleet.state.keys import OWN_QUEUE_CHANNEL, FleetKeys
 from fleet.state.topic import Published, Topic
 from tests.servers.local import RedisServer
 from tests.servers.proxy import proxied
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[3]
 ORDERED = SubscriptionOptions.read(message_ordering=True)
@@ -155,6 +156,18 @@ for number in range(100000):
     queue.publish("topic", batch)
     print(number, flush=True)
 """
+WAITERS = """
+from concurrent.futures import ThreadPoolExecutor
+from fleet.broker.waits import Waiter
+wait = Waiter.wait
+async def say_and_wait(waiter, **how):
+    print("waits", flush=True)
+    await wait(waiter, **how)
+Waiter.wait = say_and_wait
+with ThreadPoolExecutor() as threads:
+    for pulled in threads.map(lambda _: queue.pull("sub", 2, wait_seconds=60), range(2)):
+        print(*(one.data.decode() for one in pulled), flush=True)
+"""
 
 
 @contextmanager
@@ -190,6 +203,27 @@ def test_of_a_killed_courier_every_dead_letter_arrives_once_and_in_order(
     assert texts(queue, "letters") == [str(number) for number in range(9)]
     with redis_server.client() as client:
         assert client.keys("*:o:dead") == []
+
+
+def test_one_publish_answers_all_who_wait_in_two_processes_at_once(
+    queue: MessageQueue, redis_server: RedisServer
+) -> None:
+    queue.register_subscription("sub", "topic")
+    with program(WAITERS, redis_server.url) as waiters, ThreadPoolExecutor(2) as threads:
+        assert waiters.stdout is not None
+        lines = iter(waiters.stdout.readline, "")
+        assert [next(lines), next(lines)] == ["waits\n", "waits\n"]
+        with redis_server.client() as client:
+            here = threads.submit(queue.pull, "sub", 2, wait_seconds=60)
+            # It listens here too, and has found nothing.
+            until(lambda: dict(client.pubsub_numsub(OWN_QUEUE_CHANNEL))[OWN_QUEUE_CHANNEL] == 2)
+            until(lambda: len(queue._broker._waits._waiters) == 1)
+        queue.publish("topic", [{"data": str(number).encode()} for number in range(6)])
+        there = threads.submit(lambda: [line.split() for line in lines if line != "waits\n"])
+        # Sooner than one would look by itself.
+        found = [*there.result(LOOK_S / 2), [one.data.decode() for one in here.result(LOOK_S / 2)]]
+    assert [len(one) for one in found] == [2, 2, 2]
+    assert sorted(number for one in found for number in one) == [str(number) for number in range(6)]
 
 
 def test_of_a_killed_publisher_each_call_is_whole_for_everybody_or_not_at_all(

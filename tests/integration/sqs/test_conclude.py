@@ -94,6 +94,21 @@ def test_what_is_gone_cannot_be_hidden(sqs: Shop, fifo: bool) -> None:
         sqs.hide(url, found, 10)
 
 
+def test_what_is_shown_again_cannot_be_hidden_and_stays_shown(sqs: Shop) -> None:
+    url, fifo = sqs.queue(), sqs.fifo()
+    for one, group in ((url, ""), (fifo, "g")):
+        sqs.send(one, "x", group)
+    found, ordered = sqs.one(url, VisibilityTimeout=0), sqs.one(fifo, VisibilityTimeout=0)
+    with refused("AWS.SimpleQueueService.MessageNotInflight", "The specified message isn't in flight."):
+        sqs.hide(url, found, 10)
+    with refused("InvalidParameterValue", lambda text: text.endswith(EXPIRED)):
+        sqs.hide(fifo, ordered, 10)
+    entry = {"Id": "x", "ReceiptHandle": found["ReceiptHandle"], "VisibilityTimeout": 10}
+    (failed,) = sqs.client.change_message_visibility_batch(QueueUrl=url, Entries=[entry])["Failed"]
+    assert (failed["Code"], failed["SenderFault"]) == ("AWS.SimpleQueueService.MessageNotInflight", True)
+    assert (sqs.bodies(url), sqs.bodies(fifo)) == (["x"], ["x"])
+
+
 def test_a_visibility_above_twelve_hours_is_refused(sqs: Shop) -> None:
     url = sqs.queue()
     sqs.send(url, "x")

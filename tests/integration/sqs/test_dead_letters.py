@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 
+from fleet.broker.sqs import move_tasks
+from fleet.broker.sqs.catalogue import Queues, engine_of
+from fleet.state.connect import connected
+from fleet.state.engine import Rules
 from fleet.state.keys import BrokerKeys
-from tests.integration.sqs.shop import Shop, a_name, arn_of, refused
+from tests.integration.sqs.shop import Shop, a_name, arn_of, name_of, refused
 from tests.servers.local import RedisServer
 from tests.servers.sqs_door import ClockedDoor
 from tests.waiting import until
@@ -334,24 +340,82 @@ def test_a_task_whose_source_is_deleted_leaves_nothing_to_work_on(
         assert client.hgetall(BrokerKeys.tasks) == {}
 
 
-def test_what_cannot_go_back_yet_waits_for_its_source_and_holds_up_no_other(timed: Shop, clocked: ClockedDoor) -> None:
-    dead = timed.queue()
-    gone, there = (timed.queue(RedrivePolicy=policy(dead)) for _ in range(2))
+@pytest.mark.parametrize("fifo", [False, True])
+def test_what_came_from_a_queue_that_is_gone_stays_and_its_task_fails(
+    timed: Shop, clocked: ClockedDoor, fifo: bool
+) -> None:
+    make = timed.fifo if fifo else timed.queue
+    dead = make()
+    gone, there = (make(RedrivePolicy=policy(dead)) for _ in range(2))
+    for i in range(3):
+        for url in (gone, there):
+            timed.send(url, f"{url} {i}", "g" if fifo else "")
     for url in (gone, there):
-        timed.send(url, url)
         while timed.receive(url, VisibilityTimeout=0):
             pass
     clocked.each_second()
     timed.client.delete_queue(QueueUrl=gone)
     start(timed, dead)
-    for _ in range(3):
+    for _ in range(2):
         clocked.each_second()
-    assert timed.bodies(there) == [there]
-    assert timed.counts(dead) == (0, 1, 0)
-    timed.queue(name=gone.rpartition("/")[2])
+    # It holds up no other; of its own group it does.
+    moved = [] if fifo else [f"{there} {i}" for i in range(3)]
+    assert timed.bodies(there) == moved
+    assert timed.counts(dead) == (6 - len(moved), 0, 0)
+    (task,) = tasks(timed, dead)
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+    assert task["ApproximateNumberOfMessagesMoved"] == len(moved)
+    # Once its queue is there again, so is its way back.
+    timed.queue({"ContentBasedDeduplication": "true"} if fifo else {}, fifo=fifo, name=gone.rpartition("/")[2])
+    start(timed, dead)
     clocked.each_second()
-    assert timed.bodies(gone) == [gone]
+    assert timed.bodies(gone) == [f"{gone} {i}" for i in range(3)]
     assert timed.counts(dead) == (0, 0, 0)
+
+
+def test_a_task_without_a_rate_leaves_others_their_turn(
+    timed: Shop, clocked: ClockedDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move_tasks, "_A_STEP", 2)
+    url, dead = filled(timed)
+    start(timed, dead)
+    clocked.each_second()
+    assert (tasks(timed, dead)[0]["Status"], timed.counts(url)) == ("RUNNING", (2, 0, 0))
+    clocked.each_second()
+    clocked.each_second()
+    assert (tasks(timed, dead)[0]["Status"], timed.counts(url)) == ("COMPLETED", (3, 0, 0))
+
+
+def test_a_task_whose_target_is_deleted_fails_and_moves_nothing(timed: Shop, clocked: ClockedDoor) -> None:
+    _, dead = filled(timed)
+    target = timed.queue()
+    start(timed, dead, DestinationArn=arn_of(target))
+    timed.client.delete_queue(QueueUrl=target)
+    clocked.each_second()
+    (task,) = tasks(timed, dead)
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+    assert timed.counts(dead) == (3, 0, 0)
+
+
+def test_dead_letters_that_their_door_did_not_live_to_bring_are_brought_by_another(
+    sqs: Shop, sqs_redis: RedisServer
+) -> None:
+    dead = sqs.queue()
+    url = sqs.queue(RedrivePolicy=policy(dead), VisibilityTimeout="0")
+    sqs.send(url, "x")
+    assert sqs.bodies(url) == ["x"]
+
+    async def receive_and_die() -> int:
+        async with connected(sqs_redis.url) as client:
+            # Not found by the look at everything, each minute.
+            await client.zadd(BrokerKeys.sqs_tidy, {name_of(url): time.time() * 1000 + 60_000})
+            queues = Queues(client)
+            _, record = await queues.find(name_of(url))
+            engine = engine_of(client, name_of(url), record, 0)
+            return (await engine.receive(1, Rules(0, max_count=1, target=f"sqs/{name_of(dead)}"))).moved
+
+    assert asyncio.run(receive_and_die()) == 1
+    assert sqs.bodies(dead, WaitTimeSeconds=20) == ["x"]
 
 
 def test_partitions_keep_each_group_in_order_there_and_back(timed: Shop, clocked: ClockedDoor) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import requests
 
+from fleet.state.keys import OwnQueueKeys
 from tests.integration.sqs.shop import Shop, a_name, name_of, refused
 from tests.servers.local import RedisServer
 from tests.servers.sqs_door import SqsDoor, running_sqs_door
+from tests.waiting import until
 
 SLOW = "0.001"
 """Tokens a second that no test waits for."""
@@ -281,6 +283,19 @@ def test_a_call_whose_queue_turns_out_to_have_changed_pays_once(sqs: Shop, other
     sqs.send(url, "x")
     other.set(url, VisibilityTimeout="77")
     assert sent(sqs, url) == 9
+
+
+def test_a_receive_whose_queue_changes_while_it_waits_pays_once(sqs: Shop, other: Shop, sqs_redis: RedisServer) -> None:
+    url = sqs.queue(limited(Recv=("10", SLOW)))
+    state = OwnQueueKeys(f"sqs/{name_of(url)}").state
+    with ThreadPoolExecutor(1) as pool, sqs_redis.client() as client:
+        waiting = pool.submit(sqs.bodies, url, WaitTimeSeconds=20)
+        until(lambda: bool(client.hget(state, "waits")))
+        other.set(url, VisibilityTimeout="77")
+        until(lambda: bool(client.hget(state, "waits")))
+        other.send(url, "x")
+        assert waiting.result() == ["x"]
+    assert received(sqs, url) == 9
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_what_nobody_receives_is_swept_away_too(timed: Shop, clocked: ClockedDoo
     url = timed.queue(MessageRetentionPeriod="60")
     timed.send(url, "x")
     clocked.pass_s(61)
-    clocked.each_minute()
+    clocked.tidy()
     assert timed.counts(url) == (0, 0, 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from fleet.errors import SourceError, SourceUnavailable
 from fleet.sources.base import Depth, Outgoing, Receipt, Received, never
@@ -16,8 +16,43 @@ from fleet.state.connect import Client
 from fleet.state.engine import Verdict
 from fleet.state.own_queue import What
 
+Close = Callable[[], Awaitable[None]]
 _BATCH, _BATCH_BYTES = 500, 1024 * 1024
 _HANDLE = re.compile(r"s1\.([0-9]{1,20})\.([0-9]{1,10})\.(.*)", re.DOTALL)
+
+
+class _Door:
+    """The queue at the door, from when it is open until it is closed."""
+
+    def __init__(self, address: DoorAddress) -> None:
+        self._address = address
+        self._queue: DoorQueue | None = None
+
+    def attach(self, client: Client) -> None:
+        self._queue = DoorQueue(client, self._address)
+
+    @property
+    def queue(self) -> DoorQueue:
+        if self._queue is None:
+            raise SourceUnavailable(f"queue {self._address.uri} is closed")
+        return self._queue
+
+    async def check(self, close: Close) -> None:
+        """SourceError if there is no such queue; then nothing stays open."""
+        try:
+            await self.queue.facts()
+        except BaseException:
+            await close()
+            raise
+
+    async def close(self, close: Close) -> None:
+        """`close`: what is behind it, which may still give back what was taken."""
+        try:
+            if self._queue is not None:
+                await self._queue.close()
+        finally:
+            await close()
+            self._queue = None
 
 
 class DoorSource(OwnSource):
@@ -25,34 +60,25 @@ class DoorSource(OwnSource):
 
     def __init__(self, *, address: DoorAddress, visibility_ms: int, redis_url: str) -> None:
         super().__init__(queue=f"sqs/{address.queue}", visibility_ms=visibility_ms, redis_url=redis_url)
-        self._address = address
-        self._door: DoorQueue | None = None
+        self._door = _Door(address)
         self.holds_groups = self.shows_in_order = address.is_fifo
 
     async def open(self) -> None:
         await super().open()
-        try:
-            await self._of_door().facts()
-        except BaseException:
-            await self.close()
-            raise
+        await self._door.check(self.close)
 
     def attach(self, client: Client) -> None:
-        self._client, self._door = client, DoorQueue(client, self._address)
+        self._client = client
+        self._door.attach(client)
 
     async def depth(self) -> Depth:
-        return await self._of_door().depth()
+        return await self._door.queue.depth()
 
     async def close(self) -> None:
-        try:
-            if self._door is not None:
-                await self._door.close()
-        finally:
-            await super().close()
-            self._door = None
+        await self._door.close(super().close)
 
     async def _ask(self, most: int) -> tuple[list[Received], int | None]:
-        shown, due_ms = await self._of_door().receive(most, visibility_ms=self.visibility_ms)
+        shown, due_ms = await self._door.queue.receive(most, visibility_ms=self.visibility_ms)
         return [_received(one) for one in shown], due_ms
 
     async def _conclude(self, receipts: Sequence[tuple[Receipt, What, int]]) -> list[bool]:
@@ -65,19 +91,14 @@ class DoorSource(OwnSource):
                 known.append((place, Verdict(found[1], int(found[2]), found[3], verb)))
         for first in range(0, len(known), _BATCH):
             part = known[first : first + _BATCH]
-            answers = await self._of_door().conclude([verdict for _, verdict in part])
+            answers = await self._door.queue.conclude([verdict for _, verdict in part])
             for (place, _), answer in zip(part, answers, strict=True):
                 flags[place] = answer
         return flags
 
     def _on_signal(self, prefix: str) -> None:
-        if self._of_door().is_ours(prefix):
+        if self._door.queue.is_ours(prefix):
             self._shows.set()
-
-    def _of_door(self) -> DoorQueue:
-        if self._door is None:
-            raise SourceUnavailable(f"queue {self._address.uri} is closed")
-        return self._door
 
 
 class DoorPublisher(OwnPublisher):
@@ -85,22 +106,17 @@ class DoorPublisher(OwnPublisher):
 
     def __init__(self, *, address: DoorAddress, redis_url: str) -> None:
         super().__init__(queue=f"sqs/{address.queue}", redis_url=redis_url)
-        self._address = address
-        self._door: DoorQueue | None = None
+        self._door = _Door(address)
 
     async def open(self) -> None:
         await super().open()
-        try:
-            await self._of_door().facts()
-        except BaseException:
-            await self.close()
-            raise
+        await self._door.check(self.close)
 
     def attach(self, client: Client) -> None:
-        self._door = DoorQueue(client, self._address)
+        self._door.attach(client)
 
     async def publish(self, messages: Sequence[Outgoing]) -> list[str | None]:
-        door = self._of_door()
+        door = self._door.queue
         await self._check_memory()
         facts = await door.facts()
         answers = _refusals(messages, facts)
@@ -114,17 +130,7 @@ class DoorPublisher(OwnPublisher):
         return answers
 
     async def close(self) -> None:
-        try:
-            if self._door is not None:
-                await self._door.close()
-        finally:
-            self._door = None
-            await super().close()
-
-    def _of_door(self) -> DoorQueue:
-        if self._door is None:
-            raise SourceUnavailable(f"queue {self._address.uri} is closed")
-        return self._door
+        await self._door.close(super().close)
 
 
 def _received(shown: Shown) -> Received:

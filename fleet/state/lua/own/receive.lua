@@ -1,7 +1,7 @@
 -- own/receive: show the oldest messages of a queue of our own, and hide them for a while.
 -- WITH own_queue own_moving
 -- KEYS state bodies hidden ready due shown delayed fresh out origins refs outboxes outbox group_list
--- ARGV now_ms incarnation version kind most visibility_ms per_lane retention_ms max_count target delay_ms max_out max_bytes backoff_ms most_backoff_ms place
+-- ARGV now_ms incarnation version kind most visibility_ms per_lane retention_ms max_count target delay_ms max_out max_bytes backoff_ms most_backoff_ms place known …
 --   incarnation, version: '' or what the caller knows of the queue; kind: see with/own_queue.lua
 --   per_lane: no more than this of one group; of kind `f` its part of what is asked for, if that is more
 --   retention_ms: what is older is dropped; max_count, target: what was shown so often moves there; 0: none of
@@ -10,9 +10,11 @@
 --   max_out, max_bytes: 0, or how many messages and bytes may be out at once
 --   backoff_ms, most_backoff_ms: of kind `t`, how much longer what is not acked stays hidden, doubled with each showing
 --   place: '', or nothing is shown: what has to leave is looked for from there on among those that may be shown
+--   known: with max_count -1, the queues that it may go to; what would go to others stays
 -- Returns {tag, due_ms, moved, dropped, message …}, four fields a message: number group showing body
 --   tag: `ok`, `over` (as many are out as may be), `end` (with `place`: there is nothing behind), `stale` or `ahead`
 --   (with/own_queue.lua)
+--   with max_count -1 there are no messages, but the queues that are not known, each once
 --   due_ms: when something may be shown, '' if nothing will; a group gives its messages up to its first hidden one
 --   showing: how often it was shown; of kinds other than `f` also when first, and which queue it was moved from
 local state, bodies, hidden, ready, due, shown, delayed, fresh, out, origins, refs, outboxes,
@@ -23,6 +25,8 @@ local retention_ms, max_count, target, delay_ms = tonumber(ARGV[8]), tonumber(AR
 local max_out, max_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
 local backoff_ms, most_backoff_ms = tonumber(ARGV[14]), tonumber(ARGV[15])
 local place = tonumber(ARGV[16])
+local known = {}
+for i = 17, #ARGV do known[ARGV[i]] = true end
 local tidies = place ~= nil
 local SWEEP, ALONE = 1000, '\30'
 local now = queue.now
@@ -152,7 +156,11 @@ local showing, ended_before = {}, nil
 for i = 1, #seqs do
   local seq, lane, before = seqs[i], lanes[i], times[seqs[i]] or 0
   local to = target ~= '' and target or sources[i]
-  local over = max_count > 0 and before >= max_count or (max_count < 0 and to)
+  local over = max_count > 0 and before >= max_count or (max_count < 0 and to and known[to])
+  if max_count < 0 and to and known[to] == nil then
+    known[to] = false
+    answer[#answer + 1] = to
+  end
   local old = is_old(seq)
   if bytes_left <= 0 then break end
   if not values[i] then

@@ -9,4 +9,7 @@ local function move(queue, outboxes, outbox, target, seq, count, first, group, b
   redis.call('RPUSH', outbox .. target, table.concat({ place, seq, count, first, group, body }, SEP))
   redis.call('SADD', outboxes, target)
   redis.call('HINCRBY', queue.state, 'moving', 1)
+  -- Whoever asked for this may die before he brings it.
+  if not queue.told then redis.call('PUBLISH', 'fleet:moved', string.sub(queue.state, 1, -6)) end
+  queue.told = true
 end
