@@ -82,8 +82,11 @@ class Google:
     # Messages ----------------------------------------------------------------------------------------
 
     def publish(self, topic: str, *bodies: str, key: str = "", **attributes: str) -> list[str]:
-        futures = [self.publisher.publish(topic, one.encode(), ordering_key=key, **attributes) for one in bodies]
-        return [str(one.result(TIMEOUT_S)) for one in futures]
+        """In this order: without a key, the client would send several at a time."""
+        return [
+            str(self.publisher.publish(topic, one.encode(), ordering_key=key, **attributes).result(TIMEOUT_S))
+            for one in bodies
+        ]
 
     def pull(self, subscription: str, most: int = 10, *, timeout_s: float = TIMEOUT_S) -> list[Any]:
         """Waits for the first."""

@@ -65,8 +65,12 @@ async def serve(settings: Settings) -> int:
             if not is_loopback(chosen.host):
                 log.warning("whoever reaches %s may publish and pull: this door asks nobody who he is", address)
             await life.wait()
+            # First nobody is let in, then streams end: a client opens its stream anew at once, and what a server that
+            # stops says of that, CANCELLED, would make it give up.
+            stopping = asyncio.get_running_loop().create_task(server.stop(STOP_WITHIN_S))
+            await asyncio.sleep(0)
             over.set()
-            await server.stop(STOP_WITHIN_S)
+            await stopping
             await broker.close()
             await life.cancel()
         await heartbeat.leave()

@@ -12,6 +12,9 @@ from fleet.broker.pubsub.wire import PubsubMessage, ReceivedMessage
 ANSWER_BYTES = 3 * 1024 * 1024
 """At most in one answer, unless a single message is larger: a client takes 4 MB if nobody tells it to take more."""
 
+_AROUND_BYTES = 200
+"""At most, of a message in an answer: its id, its time, and what stands between."""
+
 
 def published(messages: Sequence[Any]) -> list[Message]:
     for place, one in enumerate(messages):
@@ -36,7 +39,7 @@ def answers(messages: Sequence[PulledMessage]) -> Iterator[list[PulledMessage]]:
     together: list[PulledMessage] = []
     size = 0
     for one in messages:
-        more = size_of(one)
+        more = size_of(one) + len(one.ack_id) + _AROUND_BYTES
         if together and size + more > ANSWER_BYTES:
             yield together
             together, size = [], 0
@@ -47,5 +50,6 @@ def answers(messages: Sequence[PulledMessage]) -> Iterator[list[PulledMessage]]:
 
 
 def size_of(message: PulledMessage) -> int:
-    """About: what flow control and answers count."""
-    return message.length + sum(len(key) + len(value) for key, value in message.attributes.items())
+    """What flow control counts."""
+    texts = (message.ordering_key or "", *message.attributes, *message.attributes.values())
+    return message.length + sum(len(text.encode()) for text in texts)

@@ -55,7 +55,7 @@ class Budget:
         self._sizes: dict[str, int] = {}
         self._until_s: dict[str, float] = {}
         self._total = 0
-        self._less = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def put_on(self, messages: Sequence[PulledMessage], deadline_s: float) -> None:
         if self._messages <= 0 and self._size <= 0:
@@ -69,11 +69,15 @@ class Budget:
 
     def take_off(self, ack_id: str) -> None:
         self._total -= self._sizes.pop(ack_id)
-        del self._until_s[ack_id], self._streams[ack_id]
-        self._less.set()
+        del self._until_s[ack_id]
+        # What was given back unseen may be with another stream by now, under the same ack id.
+        if self._streams.get(ack_id) is self:
+            del self._streams[ack_id]
+        self._changed.set()
 
     def put_off(self, ack_id: str, seconds: int) -> None:
         self._until_s[ack_id] = self._time_s() + seconds
+        self._changed.set()  # it may be earlier than what is waited for
 
     def close(self) -> None:
         for ack_id in list(self._sizes):
@@ -89,8 +93,8 @@ class Budget:
     async def has_room(self) -> int:
         """Waits for it."""
         while self.room <= 0:
-            self._less.clear()
-            await happens(self._less, within_s=max(0.0, min(self._until_s.values()) - self._time_s()))
+            self._changed.clear()
+            await happens(self._changed, within_s=max(0.0, min(self._until_s.values()) - self._time_s()))
             now_s = self._time_s()
             for ack_id in [one for one, until_s in self._until_s.items() if until_s <= now_s]:
                 self.take_off(ack_id)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fleet.broker.errors import BrokerError
 from fleet.broker.pubsub.errors import Unsupported, status_of
 from fleet.broker.pubsub.wire import grpc
+from fleet.waiting import end
 
 T = TypeVar("T")
 Handlers = Mapping[str, Any]
@@ -72,5 +73,4 @@ async def unless(over: asyncio.Event, job: Coroutine[Any, Any, T]) -> T | None:
         await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
-        for task in (working, ending):
-            task.cancel()
+        await end((working, ending))

@@ -24,11 +24,14 @@ async def subscribed(broker: Broker, *texts: str) -> None:
 @pytest.mark.parametrize("wait_s", [0, 30])
 async def test_a_pull_that_is_cancelled_under_way_leaves_nothing_out(redis_server: RedisServer, wait_s: float) -> None:
     async with Broker.connected(redis_server.url) as broker:
-        await subscribed(broker, "one", "two")
+        await subscribed(broker)
+        assert await broker.pull("sub", 10, wait_s=wait_s and 0.1) == []  # it has read what it has to know for a pull
+        await broker.publish("topic", [Message(text.encode(), {}, "key") for text in ("one", "two")])
         redis_server.server.pause()
         try:
             pulling = asyncio.get_running_loop().create_task(broker.pull("sub", 10, wait_s=wait_s))
-            await asyncio.sleep(0)
+            for _ in range(10):  # turns of the loop, until Redis is asked
+                await asyncio.sleep(0)
             pulling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await pulling
