@@ -7,9 +7,10 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Self
 
+from fleet.broker.acks import Showing
 from fleet.broker.counts import told
 from fleet.broker.courier import Courier
 from fleet.broker.directory import Directory, Pulled
@@ -27,8 +28,8 @@ from fleet.broker.message import Message, PulledMessage, checked
 from fleet.broker.names import check_subscription_name, check_topic_name
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.publish import Publisher, was_never_sent
-from fleet.broker.pull import Puller
-from fleet.broker.push import Push
+from fleet.broker.pull import Choice, Pull, Puller, What, given_back, rules_within
+from fleet.broker.push import BATCH, Push
 from fleet.broker.records import Subscription, Topic, shown_subscription, shown_topic
 from fleet.broker.register import Register
 from fleet.broker.sweep import Sweeper
@@ -36,7 +37,7 @@ from fleet.broker.waits import Waits
 from fleet.errors import StateError, StateFull, StateUnavailable
 from fleet.metrics.counters import Counters
 from fleet.state.connect import Client, connect
-from fleet.state.engine import Depths
+from fleet.state.engine import DONE, Depths
 
 log = logging.getLogger("fleet.broker")
 
@@ -65,6 +66,7 @@ class Broker:
         self._publisher = Publisher(self.directory, self.counters)
         self._puller = Puller(self.directory, self._carry, self.counters)
         self._waits = Waits(client, url)
+        self._giving_back: set[asyncio.Task[None]] = set()
         self.sweeper = Sweeper(self.directory, self._carry, self.counters)
 
     @classmethod
@@ -85,12 +87,15 @@ class Broker:
     async def close(self) -> None:
         """Nobody waits any more. The connection is its opener's to close."""
         await self._waits.close()
+        while self._giving_back:
+            await asyncio.wait(self._giving_back)
 
     # Topics -------------------------------------------------------------------------------------------
 
-    async def register_topic(self, name: str) -> None:
+    async def register_topic(self, name: str) -> bool:
+        """Returns whether it was made: it may have been there."""
         with as_broker_errors():
-            await self._register.add_topic(check_topic_name(name))
+            return await self._register.add_topic(check_topic_name(name))
 
     async def unregister_topic(self, name: str) -> None:
         with as_broker_errors():
@@ -107,9 +112,10 @@ class Broker:
 
     # Subscriptions ------------------------------------------------------------------------------------
 
-    async def register_subscription(self, name: str, topic: str, options: SubscriptionOptions) -> None:
+    async def register_subscription(self, name: str, topic: str, options: SubscriptionOptions) -> bool:
+        """Returns whether it was made: the same may have been there."""
         with as_broker_errors():
-            await self._register.add_subscription(check_subscription_name(name), topic, options)
+            return await self._register.add_subscription(check_subscription_name(name), topic, options)
 
     async def unregister_subscription(self, name: str) -> None:
         with as_broker_errors():
@@ -149,27 +155,75 @@ class Broker:
                 raise SubscriptionNotFound(subscription)
             return await self._publisher.put_back(seen.record.topic, subscription, messages)
 
-    async def pull(self, subscription: str, max_messages: int, *, wait_s: float = 0) -> list[PulledMessage]:
-        """`wait_s`: how long to wait for the first one, if there is none now."""
+    async def pull(
+        self, subscription: str, max_messages: int, *, wait_s: float = 0, ack_deadline_s: float | None = None
+    ) -> list[PulledMessage]:
+        """`wait_s`: how long to wait for the first one, if there is none now. `ack_deadline_s`: other than the
+        subscription's. If the caller is cancelled, nothing stays out with him.
+        """
         if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not 0 <= wait_s <= MOST_WAIT_S:
             raise InvalidArgument(f"wait_seconds must be a number from 0 to {MOST_WAIT_S}, is {wait_s!r}")
+        rules = None if ack_deadline_s is None else rules_within(ack_deadline_s)
         with as_broker_errors():
             if not wait_s:
-                return (await self._puller.pull(subscription, max_messages)).messages
-            return await self._pull_within(subscription, max_messages, wait_s)
+                return (await self._take(subscription, max_messages, rules)).messages
+            return await self._pull_within(subscription, max_messages, wait_s, rules)
 
-    async def _pull_within(self, subscription: str, max_messages: int, wait_s: float) -> list[PulledMessage]:
+    async def _pull_within(
+        self, subscription: str, max_messages: int, wait_s: float, rules: Choice
+    ) -> list[PulledMessage]:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + wait_s
         with self._waits.waiter() as waiter:
             while True:
                 waiter.shows.clear()
-                pull = await self._puller.pull(subscription, max_messages)
+                pull = await self._take(subscription, max_messages, rules)
                 left_s = give_up - loop.time()
                 if pull.messages or left_s <= 0:
                     return pull.messages
                 waiter.prefix = pull.prefix
                 await waiter.wait(left_s=left_s, due_ms=pull.due_ms)
+
+    async def _take(self, subscription: str, most: int, rules: Choice) -> Pull:
+        taking = asyncio.get_running_loop().create_task(self._puller.pull(subscription, most, rules))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # What Redis was asked for it may give: that has to go back when it comes, for nobody will have it.
+            self._later(self._give_back_taken(subscription, taking))
+            raise
+
+    def give_back(self, subscription: str, messages: Sequence[PulledMessage]) -> None:
+        """As if they had not been pulled, for they reached nobody. It is done soon, and before `close` returns."""
+        if messages:
+            self._later(self._give_back(subscription, messages))
+
+    def _later(self, job: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(job)
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _give_back_taken(self, subscription: str, taking: asyncio.Task[Pull]) -> None:
+        try:
+            pull = await taking
+        except (BrokerError, StateError) as error:
+            log.info("a pull of subscription %s that nobody waits for any more failed: %s", subscription, error)
+        else:
+            await self._give_back(subscription, pull.messages)
+
+    async def _give_back(self, subscription: str, messages: Sequence[PulledMessage]) -> None:
+        try:
+            await self._puller.conclude(subscription, [(one.ack_id, given_back) for one in messages])
+        except (BrokerError, StateError) as error:
+            log.info("what was pulled of subscription %s for nobody shows again late: %s", subscription, error)
+
+    async def settle(self, subscription: str, verdicts: Sequence[tuple[Showing, What]]) -> list[bool]:
+        """Many at a time, all of this subscription. False: it is gone, was shown again, or its time is over."""
+        results: list[int] = []
+        with as_broker_errors():
+            for first in range(0, len(verdicts), BATCH):
+                results += await self._puller.settle(subscription, verdicts[first : first + BATCH])
+        return [result == DONE for result in results]
 
     def push(self, subscription: str) -> Push:
         """For the router, which takes many at a time and waits by itself."""

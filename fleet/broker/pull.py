@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from fleet.broker.acks import Showing, decode, encode
@@ -21,6 +22,8 @@ from fleet.state.keys import TopicKeys
 MOST_PULLED = 1000
 What = Callable[[Pulled, Showing], str]
 """What becomes of a showing, as lua/own/conclude.lua has it."""
+Choice = Callable[[Pulled], Rules] | None
+"""Of the rules of a pull; None: those of the subscription."""
 
 
 class Pull(NamedTuple):
@@ -39,8 +42,8 @@ class Puller:
         self.on_moved = on_moved
         self._counters = counters
 
-    async def pull(self, subscription: str, most: int, rules: Callable[[Pulled], Rules] | None = None) -> Pull:
-        """What may be shown now. `rules`: other than those of the subscription."""
+    async def pull(self, subscription: str, most: int, rules: Choice = None) -> Pull:
+        """What may be shown now."""
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidArgument(f"max_messages must be a whole number from 1 on, is {most!r}")
 
@@ -87,15 +90,12 @@ class Puller:
             await self.nack(ack_id)
             return
 
-        def hide(pulled: Pulled, showing: Showing) -> str:
-            return f"h{round(seconds * 1000)}+{backoff_ms(pulled, showing)}"
-
-        await self._conclude_one(ack_id, hide)
+        await self._conclude_one(ack_id, hidden(round(seconds * 1000)))
 
     async def _conclude_one(self, ack_id: str, what: What) -> None:
         showing = decode(ack_id)
         try:
-            [done] = await self._conclude(showing.subscription, [(showing, what)])
+            [done] = await self.settle(showing.subscription, [(showing, what)])
         except SubscriptionNotFound as error:
             raise InvalidAckId(ack_id) from error
         if done != DONE:
@@ -113,14 +113,15 @@ class Puller:
             if showing.subscription == subscription:
                 known.append((place, (showing, what)))
         try:
-            results = await self._conclude(subscription, [one for _, one in known]) if known else []
+            results = await self.settle(subscription, [one for _, one in known]) if known else []
         except SubscriptionNotFound:
             results = [GONE] * len(known)
         for (place, (_, what)), result in zip(known, results, strict=True):
             flags[place] = result == DONE or (result == GONE and what is acked)
         return flags
 
-    async def _conclude(self, subscription: str, verdicts: Sequence[tuple[Showing, What]]) -> list[int]:
+    async def settle(self, subscription: str, verdicts: Sequence[tuple[Showing, What]]) -> list[int]:
+        """What came of each, as the engine has it."""
         read_again = False
 
         async def conclude(pulled: Pulled) -> list[int]:
@@ -172,6 +173,19 @@ def rules_of(pulled: Pulled) -> Rules:
     )
 
 
+def rules_within(ack_deadline_s: float) -> Choice:
+    """Those of the subscription, but for its deadline."""
+    visibility_ms = round(check_ack_deadline(ack_deadline_s) * 1000)
+    return lambda pulled: replace(rules_of(pulled), visibility_ms=visibility_ms)
+
+
+def check_ack_deadline(seconds: float) -> float:
+    least_s, most_s = ACK_DEADLINE_S
+    if not least_s <= seconds <= most_s:
+        raise InvalidArgument(f"an ack deadline must be from {least_s} to {most_s} seconds, is {seconds:g}")
+    return seconds
+
+
 def id_of(pulled: Pulled, number: int, kept: str) -> str:
     """The id of a message of its topic, or the one that it kept when it moved here."""
     return kept or message_id(TopicKeys(pulled.record.topic).prefix, pulled.record.topic_incarnation, 0, number)
@@ -187,6 +201,16 @@ def nacked(pulled: Pulled, showing: Showing, *, least_ms: int = 0) -> str:
     if letters and showing.count >= letters.max_delivery_attempts:
         return f"m{letters.dead_letter_topic}"
     return f"s{max(least_ms, backoff_ms(pulled, showing))}"
+
+
+def hidden(visibility_ms: int) -> What:
+    """With whoever has it for so long from now, and then away for its backoff."""
+    return lambda pulled, showing: f"h{visibility_ms}+{backoff_ms(pulled, showing)}"
+
+
+def given_back(_pulled: Pulled, _showing: Showing) -> str:
+    """As if it had not been shown: nobody has got it."""
+    return "u"
 
 
 def backoff_ms(pulled: Pulled, showing: Showing) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fleet.broker.acks import Showing
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import FailedPrecondition
 from fleet.broker.message import PulledMessage
-from fleet.broker.pull import Puller, What, acked, backoff_ms, nacked, rules_of
+from fleet.broker.pull import Puller, What, acked, hidden, nacked, rules_of
 from fleet.broker.records import SubscriptionRecord
 from fleet.state.engine import PER_LANE, Depths, Rules
 
@@ -56,10 +55,7 @@ class Push:
         return await self._conclude([(one, after(delay_ms)) for one, delay_ms in ack_ids])
 
     async def extend(self, ack_ids: Sequence[str], visibility_ms: int) -> list[bool]:
-        def hidden(pulled: Pulled, showing: Showing) -> str:
-            return f"h{visibility_ms}+{backoff_ms(pulled, showing)}"
-
-        return await self._conclude([(one, hidden) for one in ack_ids])
+        return await self._conclude([(one, hidden(visibility_ms)) for one in ack_ids])
 
     async def depths(self) -> Depths:
         return await self._directory.with_subscription(self.name, lambda pulled: pulled.engine.depths())

@@ -30,17 +30,17 @@ class Register:
         self._ahead_us = 0
         """How far incarnations are ahead of our clock: one before was given out by a clock that was ahead of it."""
 
-    async def add_topic(self, name: str) -> None:
-        """Adding it twice is adding it once."""
+    async def add_topic(self, name: str) -> bool:
+        """Adding it twice is adding it once. Returns whether this was the first time."""
         for _ in range(_TRIES):
             if await self._directory.topic(name) is not None:
-                return
+                return False
             record = TopicRecord(created_ms=self._wall_ms(), incarnation=self._new_incarnation(), version=1)
             if not await self._change(Change("topics", name, "", written(record))):
                 continue
             try:
                 await self._directory.state_of(name, record).establish()
-                return
+                return True
             except Stale:
                 # One of that name was deleted under a number above ours: a clock stepped back.
                 await self._change(Change("topics", name, written(record), ""))
@@ -71,14 +71,14 @@ class Register:
             await self._empty(one, record)
         self._directory.forget(topic=name)
 
-    async def add_subscription(self, name: str, topic: str, options: SubscriptionOptions) -> None:
-        """Adding it twice with the same options is adding it once."""
+    async def add_subscription(self, name: str, topic: str, options: SubscriptionOptions) -> bool:
+        """Adding it twice with the same options is adding it once. Returns whether this was the first time."""
         for _ in range(_TRIES):
             of = await self._directory.topic(topic)
             there = await self._directory.subscription(name)
             if there is not None:
                 self._check_same(name, there, topic, options)
-                return
+                return False
             if of is None:
                 raise TopicNotFound(topic)
             record = SubscriptionRecord(
@@ -101,7 +101,7 @@ class Register:
             with contextlib.suppress(Stale):
                 await self._directory.engine_of(name, record).establish()
                 await self._directory.state_of(topic, wider).establish()
-            return
+            return True
         raise FailedPrecondition(f"topic {topic} changes all the time")
 
     async def remove_subscription(self, name: str) -> None:

@@ -21,6 +21,7 @@ from fleet.cli import (
     pool,
     processes,
     produce,
+    pubsub,
     queue,
     report,
     server,
@@ -46,8 +47,8 @@ def fleet() -> None:
 
 
 _FAMILIES = (
-    processes, server, sqs, produce, jobs, events, feed, report, look, explain, pool, queue, topics, subscriptions,
-    group, dead, warnings, config, breakers, check,
+    processes, server, sqs, pubsub, produce, jobs, events, feed, report, look, explain, pool, queue, topics,
+    subscriptions, group, dead, warnings, config, breakers, check,
 )  # fmt: skip
 for _family in _FAMILIES:
     for _command in _family.commands:

@@ -84,6 +84,12 @@ class SqsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PubsubSettings:
+    host: str = _setting("127.0.0.1")
+    port: int = _setting(8085, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     max_in_flight: int = _setting(512, least=1)
     stop_within_s: float = _setting(30.0, least=0)
@@ -159,6 +165,7 @@ class Settings:
     egress: EgressSettings = EgressSettings()
     server: ServerSettings = ServerSettings()
     sqs: SqsSettings = SqsSettings()
+    pubsub: PubsubSettings = PubsubSettings()
     worker: WorkerSettings = WorkerSettings()
     config: ConfigSettings = ConfigSettings()
     database: DatabaseSettings = DatabaseSettings()

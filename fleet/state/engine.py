@@ -355,9 +355,9 @@ class Engine:
     async def _call(self, name: str, arguments: Sequence[str | int], **ends: str) -> Any:
         """`ends`: what stands behind a key that is a prefix."""
         s = script(name)
-        keys = s.keys_of(self.keys)
-        for key, end in ends.items():
-            keys[s.keys.index(key)] += end
+        keys: Sequence[str] = s.keys_of(self.keys)
+        if ends:
+            keys = [key + ends.get(name, "") for name, key in zip(s.keys, keys, strict=True)]
         return await s(self.client, keys, arguments)
 
     def _checked(self, answer: list[Any]) -> list[Any]:

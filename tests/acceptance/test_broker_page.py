@@ -22,10 +22,11 @@ from tests.servers.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "broker.md").read_text(encoding="utf-8")
+(DOOR,) = re.findall(r"^## The Pub/Sub door$.*?(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def examples(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+def examples(language: str, *, of: str = PAGE.replace(DOOR, "")) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", of, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture

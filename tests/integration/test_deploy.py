@@ -35,6 +35,7 @@ STOPS_WITHIN_S = {
     "server": SERVER_STOPS_S,
     "feed": FEED_STOPS_S,
     "sqs": SERVER_STOPS_S,
+    "pubsub": SERVER_STOPS_S,
 }
 LOOKS = ("status", "ps", "pools", "queues", "workers", "leader", "inflight", "doctor")
 

@@ -15,6 +15,8 @@ from fleet.broker import by_lease, core, counts, names, options, pull, sweep, wa
 from fleet.broker import filter as filters
 from fleet.broker import message as topic_message
 from fleet.broker import publish as publishing
+from fleet.broker.pubsub import main as pubsub_door
+from fleet.broker.pubsub import subscriber as pubsub
 from fleet.broker.sqs import batch as sqs_batch
 from fleet.broker.sqs import catalogue as sqs_catalogue
 from fleet.broker.sqs import message as sqs_message
@@ -350,6 +352,9 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         "| `message_retention_seconds` | {:,} to {:,} (31 days) | {:,g} (7 days) |".format(
             *options.RETENTION_S, SUBSCRIPTION.message_retention_seconds
         ),
+        f"waits for {pubsub.WAIT_S:g} s, or {pubsub.PART:.0%} of the time".replace("%", " %"),
+        f"a request is larger than {pubsub_door.MOST_REQUEST_BYTES / 2**20:g} MB",
+        f"| `fleet pubsub` | listen on `{SETTINGS.pubsub.host}:{SETTINGS.pubsub.port}`",
         f"takes Pub/Sub's {RETRIES.minimum_backoff:g} or {RETRIES.maximum_backoff:g} for the other",
     ),
     "docs/pipeline.md": (

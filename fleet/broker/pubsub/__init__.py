@@ -1,0 +1,1 @@
+"""The Pub/Sub door: Google's own clients at our topics and subscriptions."""
