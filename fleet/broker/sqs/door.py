@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-import os
+import secrets
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -168,9 +170,13 @@ def _is_json(headers: Headers) -> bool:
     return headers.get(b"content-type", b"").startswith(json.CONTENT_TYPE)
 
 
+_ID_PREFIX = str(uuid.uuid4())[:24]
+_numbers = itertools.count(secrets.randbits(40))
+
+
 def _new_id() -> str:
-    text = os.urandom(16).hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    """Unlike any other's, in the form of AWS: the end counts, as asking the kernel each time takes twice as long."""
+    return f"{_ID_PREFIX}{next(_numbers):012x}"
 
 
 def _reply(status: int, kind: bytes, request_id: str, body: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> Reply:
