@@ -77,11 +77,17 @@ class ModelPool:
         self.promised = self.promised[0], self.promised[1] - step
         self.away.step_back(step)
 
+    def note_time(self) -> None:
+        """Something is due by it: it moves with a step back from here on."""
+        if self.clock is not None and self.now_ms - self.clock >= 1000:
+            self.clock = self.now_ms
+
     @property
     def pool_now_ms(self) -> int:
         return max(self.now_ms, self.clock or 0)
 
     def configure(self, concurrency: int, capacity: int, rate: int | None, on_failure: str) -> None:
+        self.note_time()
         if rate is not None and self.rate is None:
             # What is under way was begun without a permit.
             self.permits += [self.pool_now_ms] * len(self.leases)
@@ -115,7 +121,8 @@ class ModelPool:
             accepted += len(part)
             cascaded |= {first + i for i in taken[0]}
             behind |= {first + i: ms for i, ms in taken[1].items()}
-        away.end()
+        if away.end():
+            self.note_time()
         return accepted, cascaded, behind
 
     def _may_rest(self, lane: str, joining: Sequence[Entry]) -> bool:
@@ -327,6 +334,7 @@ class ModelPool:
         return granted
 
     def renew(self, worker: str, held: Sequence[tuple[str, str]], *, ttl_ms: int) -> list[str]:
+        self.note_time()
         lost = []
         for group, epoch in held:
             lease = self.leases.get(group)

@@ -60,6 +60,7 @@ class AwayOfCall:
         self._asked: set[str] = set()
         self._late: set[str] = set()
         self._first_late: set[str] = set()
+        self._changed: set[str] = set()
 
     def _look(self, name: str) -> Expected | None:
         expected = self._away.lanes.get(name)
@@ -91,6 +92,7 @@ class AwayOfCall:
         gone = set(keys)
         if expected is None or not gone & set(expected.keys):
             return
+        self._changed.add(name)
         expected.keys = [key for key in expected.keys if key not in gone]
         expected.by_ms = max(expected.by_ms, self._now_ms)
         expected.second_since_ms = None
@@ -102,15 +104,19 @@ class AwayOfCall:
         expected = self._look(name)
         if expected is None:
             expected = self._away.lanes[name] = Expected([], self._now_ms)
+        if key not in expected.keys or by_ms > expected.by_ms:
+            self._changed.add(name)
         if key not in expected.keys:
             expected.keys.append(key)
         if name in self._late:
             expected.came.add(key)
         expected.by_ms = max(expected.by_ms, by_ms)
 
-    def end(self) -> None:
-        """What is empty by now is over: until here what is turned away is expected when the others were."""
+    def end(self) -> bool:
+        """What is empty by now is over: until here what is turned away is expected when the others were. Returns
+        whether anything was noted."""
         for name in [name for name, expected in self._away.lanes.items() if not expected.keys]:
             del self._away.lanes[name]
         for name in self._first_late:
             self._away.lanes[name].second_since_ms = self._now_ms
+        return bool(self._changed & self._away.lanes.keys() or self._first_late)

@@ -104,7 +104,6 @@ local function note_refused(from, on_failure, due_ms)
 end
 
 local function write_marks()
-  if config[1] and #names > 0 then note_pool_time(settings, now, config[8]) end
   for _, name in ipairs(names) do
     local mark = marks[name]
     if mark.void then redis.call('DEL', away_lane .. name) end
@@ -114,6 +113,7 @@ local function write_marks()
     elseif mark.late then
       if not mark.since then
         end_chance(away, away_lane, name)
+        note_pool_time(settings, now, config[8])
         redis.call('ZADD', away, text(now), second_chance(name))
       end
       if #mark.came > 0 then
@@ -126,6 +126,7 @@ local function write_marks()
     elseif #mark.keys > mark.before or mark.changed then
       local more = {}
       for i = math.max(mark.at, mark.before + 1), #mark.keys do more[#more + 1] = mark.keys[i] end
+      note_pool_time(settings, now, config[1] and config[8])
       send_away(away, away_lane, name, 'RPUSH', more, mark.due)
     end
   end
