@@ -378,13 +378,9 @@ def _showings(answer: list[Any], begin: int) -> list[Showing]:
 
 
 def _showing(answer: list[Any], i: int) -> Showing:
-    return Showing(answer[i], answer[i + 1], *_said(answer[i + 2]), answer[i + 3])
-
-
-def _said(showing: str) -> tuple[int, int, str]:
-    count, _, rest = showing.partition(SEP)
+    count, _, rest = answer[i + 2].partition(SEP)
     first_ms, _, origin = rest.partition(SEP)
-    return int(count), int(first_ms or 0), origin
+    return Showing(answer[i], answer[i + 1], int(count), int(first_ms or 0), origin, answer[i + 3])
 
 
 def _moving(record: str) -> Moving:

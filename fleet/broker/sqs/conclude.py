@@ -50,24 +50,27 @@ async def _single(queue: Queue, call: Call, what: What, judge: Judge) -> None:
 async def _batch(queue: Queue, call: Call, what: What, judge: Judge) -> dict[str, Any]:
     entries = batch.check(call.verb, call.params)
     await charged(queue, call)
-    failed: list[dict[str, Any]] = []
-    parts: dict[int, list[tuple[dict[str, Any], Verdict]]] = {}
+    failed: dict[str, SqsError] = {}
+    parts: dict[int, tuple[list[dict[str, Any]], list[Verdict]]] = {}
     for entry in entries:
         try:
             given = _handle(queue, entry)
-            parts.setdefault(given.partition, []).append((entry, _verdict(given, what(queue, given, entry))))
+            verdict = _verdict(given, what(queue, given, entry))
         except SqsError as error:
-            failed.append(error.entry(entry["Id"]))
-    done: set[str] = set()
-    for partition, pairs in parts.items():
-        results = await queue.concludes[partition].ask([verdict for _, verdict in pairs])
-        for (entry, _), result in zip(pairs, results, strict=True):
-            refused = judge(queue, entry["ReceiptHandle"], result)
-            if refused is None:
-                done.add(entry["Id"])
-            else:
-                failed.append(refused.entry(entry["Id"]))
-    return _result([{"Id": entry["Id"]} for entry in entries if entry["Id"] in done], failed)
+            failed[entry["Id"]] = error
+            continue
+        part = parts.get(given.partition)
+        if part is None:
+            part = parts[given.partition] = ([], [])
+        part[0].append(entry)
+        part[1].append(verdict)
+    for partition, (asked, verdicts) in parts.items():
+        results = await queue.concludes[partition].ask(verdicts)
+        for entry, result in zip(asked, results, strict=True):
+            if result != DONE and (refused := judge(queue, entry["ReceiptHandle"], result)) is not None:
+                failed[entry["Id"]] = refused
+    successful = [{"Id": entry["Id"]} for entry in entries if entry["Id"] not in failed]
+    return _result(successful, [error.entry(id_) for id_, error in failed.items()])
 
 
 def _result(successful: Sequence[dict[str, Any]], failed: Sequence[dict[str, Any]]) -> dict[str, Any]:

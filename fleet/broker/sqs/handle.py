@@ -7,8 +7,7 @@ A handle is no secret and no proof: whoever may call the queue may act on its me
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64encode
-from binascii import Error, a2b_base64, crc32
+from binascii import Error, a2b_base64, b2a_base64, crc32
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -20,6 +19,7 @@ VERSION = 1
 _FIELDS = struct.Struct(">B8sQHQIQ")
 _SUM = struct.Struct(">I")
 _LEAST = _FIELDS.size + _SUM.size
+_TO_URL = bytes.maketrans(b"+/", b"-_")
 _TO_STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 """The two characters that base64url has not stay wrong."""
 _LONGEST = 1024
@@ -47,7 +47,8 @@ def encode(handle: Handle, *, queue: str) -> str:
     )
     content = fields + handle.group.encode()
     # A handle that was cut off would name a shorter group, which is another one.
-    return urlsafe_b64encode(content + _SUM.pack(crc32(content))).decode().rstrip("=")
+    text = b2a_base64(content + _SUM.pack(crc32(content)), newline=False)
+    return text.translate(_TO_URL).rstrip(b"=").decode()
 
 
 def decode(text: str, *, queue: str, incarnation: int, partitions: int) -> Handle:
