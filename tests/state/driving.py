@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
@@ -16,17 +16,18 @@ Connected = Callable[[], Awaitable[Client]]
 Machine = Callable[[Connected], RuleBasedStateMachine]
 
 
-def drive(
-    machine: Machine, connected: Connected, *, examples: int, steps: int = 40, phases: Sequence[Phase] = tuple(Phase)
-) -> None:
+def drive(machine: Machine, connected: Connected, *, examples: int, steps: int = 40) -> None:
+    _drive(machine, connected, settings(max_examples=examples, stateful_step_count=steps))
+
+
+def drive_by_rote(machine: Machine, connected: Connected, *, examples: int) -> None:
+    """The same each time, and what fails is not shrunk."""
+    _drive(machine, connected, settings(max_examples=examples, derandomize=True, phases=[Phase.generate]))
+
+
+def _drive(machine: Machine, connected: Connected, chosen: settings) -> None:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    profile = settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=slow,
-        phases=phases,
-    )
+    profile = settings(chosen, deadline=None, suppress_health_check=slow)
     # Any factory will do, whatever its type says.
     made = cast("type[RuleBasedStateMachine]", partial(machine, connected))
     run_state_machine_as_test(made, settings=profile)
