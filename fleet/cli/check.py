@@ -60,7 +60,7 @@ def doctor(context: click.Context, as_json: bool) -> int:
     return 1 if any(finding.level == "fail" for finding in findings) else 0
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog=example("fleet config check router.json", "fleet config show"))
 def config() -> None:
     """The router configuration: queues and pools."""
 
