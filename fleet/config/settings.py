@@ -350,9 +350,7 @@ def _converted(
     return base / value if kind is Path else value
 
 
-def _number(
-    value: Any, kind: type[int] | type[float], bounds: Mapping[str, Any], *, from_text: bool, shown: str
-) -> Any:
+def _number(value: Any, kind: type, bounds: Mapping[str, Any], *, from_text: bool, shown: str) -> Any:
     least, most = bounds.get("least"), bounds.get("most")
     if kind is float and isinstance(value, str):
         # A duration: "5m", "30s", "1.5" (seconds).
