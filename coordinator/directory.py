@@ -11,6 +11,7 @@ from fleet.errors import InvalidConfig, StateError
 from fleet.message import DEFAULT_POOL
 from fleet.state.registry import Registry
 from fleet.waiting import happens
+from fleet.words import number
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -57,7 +58,8 @@ class Directory:
             return
         self.revision = found.revision
         self.pools = frozenset(pool.code for pool in self.config.pools)
-        log.info("configuration %s: %d queues, %d pools", self.revision, len(self.config.queues), len(self.pools))
+        queues, pools = number(len(self.config.queues), "queue"), number(len(self.pools), "pool")
+        log.info("configuration %s: %s, %s", self.revision, queues, pools)
         self._on_change()
 
     def queues(self) -> dict[str, QueueConfig]:

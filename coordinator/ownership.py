@@ -24,6 +24,7 @@ from fleet.errors import Fenced, FleetError, LeaseLapsed, StateError, StateUnava
 from fleet.lease import Lease
 from fleet.sources.open import OpenSource, open_source
 from fleet.state.keys import QueueKeys
+from fleet.words import unnamed
 
 log = logging.getLogger("fleet.coordinator")
 
@@ -218,10 +219,11 @@ class Ownership:
 
     def _warn_of(self, one: Owned, error: FleetError) -> None:
         name = one.config.name
+        text = f"queue {name}: {unnamed(name, str(error))}"
         if name in self._restarts and not one.restarting:
-            self._parts.alarms.add("CONSUMER_RESTART_FAILED", "CRITICAL", f"queue {name}: {error}", logged=True)
+            self._parts.alarms.add("CONSUMER_RESTART_FAILED", "CRITICAL", text, logged=True)
         elif not isinstance(error, StateError):
-            self._parts.alarms.add("QUEUE_UNAVAILABLE", "ERROR", f"queue {name}: {error}", logged=True)
+            self._parts.alarms.add("QUEUE_UNAVAILABLE", "ERROR", text, logged=True)
 
     async def _is_last(self) -> bool:
         return not coordinators_of(await self._parts.registry.alive()) - {self._parts.name}

@@ -13,6 +13,14 @@ def number(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def unnamed(queue: str, why: str) -> str:
+    """What is wrong with a queue, for a line that names it already: adapters begin with its name or its URI."""
+    for name in (f"queue {queue}: ", f"{queue}: "):
+        if why.startswith(name):
+            return why.removeprefix(name)
+    return why
+
+
 def span(seconds: float) -> str:
     """A duration, in its two largest units."""
     if seconds < 1:

@@ -210,7 +210,7 @@ class Feed:
                     stopping.wait(feed.poll_interval_s)
                     continue
                 standing_by = False
-                self._say("leading")
+                self._say("the feed is leading")
                 self._lead(stopping)
             except Fenced as lost:
                 self._say(str(lost))

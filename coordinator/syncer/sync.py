@@ -265,7 +265,8 @@ class Sync:
         body = canonical(config)
         if body != self._published:
             self._published = body
-            log.info("revision %s: %d queues, %d pools", self.revision, len(config.queues), len(config.pools))
+            queues, pools = number(len(config.queues), "queue"), number(len(config.pools), "pool")
+            log.info("revision %s: %s, %s", self.revision, queues, pools)
             self._on_new(config)
             await self._remark(config, dropped)
 

@@ -48,7 +48,7 @@ def breakers(context: click.Context, as_json: bool) -> None:
     )
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog=example("fleet breaker reset https://api.example.com"))
 def breaker() -> None:
     """Act on circuit breakers."""
 

@@ -12,8 +12,12 @@ from fleet.cli.table import show_json
 from fleet.config import sources as config_sources
 from fleet.errors import InvalidConfig
 from fleet.operate.verify import verify as verify_journals
+from fleet.sources.base import Surroundings
 from fleet.sources.check import haste_of, refusal_of
+from fleet.sources.open import surround
 from fleet.words import number
+
+_SOME_REDIS = "redis://127.0.0.1:6379/0"
 
 
 @click.command(cls=Command, epilog=example("fleet verify sent.ndjson deliveries.ndjson --duplicates 10"))
@@ -60,7 +64,7 @@ def doctor(context: click.Context, as_json: bool) -> int:
     return 1 if any(finding.level == "fail" for finding in findings) else 0
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog=example("fleet config check router.json", "fleet config show"))
 def config() -> None:
     """The router configuration: queues and pools."""
 
@@ -91,6 +95,8 @@ def check(context: click.Context, source: str | None, as_json: bool) -> int:
         show_json({"ok": False, "error": str(error), "remarks": [], "queues": [], "pools": []})
         return 1
     queues, pools = [queue.name for queue in found.queues], [pool.code for pool in found.pools]
+    # Whoever runs it has a Redis. Which one that is makes no difference: nobody connects.
+    surround(Surroundings(redis_url=settings.redis.url or _SOME_REDIS, sqs_endpoint=settings.sqs.endpoint_override))
     # Only what needs no look at the queues: they need not be reachable from here, and are not asked.
     remarks = list(found.remarks)
     for queue in found.queues:

@@ -22,9 +22,19 @@ if TYPE_CHECKING:
     from fleet.local.supervise import Supervisor
 
 COUNT = click.IntRange(1, 256)
+_PORTS = 65_536
 metrics_port_option = click.option(
-    "--metrics-port", type=click.IntRange(1, 65535), help="Show this process's metrics at 127.0.0.1:PORT/metrics."
+    "--metrics-port", type=click.IntRange(1, _PORTS - 1), help="Show this process's metrics at 127.0.0.1:PORT/metrics."
 )
+
+
+def check_metrics_ports(context: click.Context, first: int | None, processes: int) -> None:
+    """Here, not by the processes: a supervisor would start again and again what can have no port."""
+    if first is not None and first + processes > _PORTS:
+        text = (
+            f"--metrics-port {first}: {processes} processes take the ports from there on, and the last is {_PORTS - 1}."
+        )
+        raise click.UsageError(text, context)
 
 
 @click.command(
@@ -84,6 +94,7 @@ def worker(context: click.Context, pools: tuple[str, ...], processes: int, metri
 
     With several processes each has a metrics port of its own, from --metrics-port on.
     """
+    check_metrics_ports(context, metrics_port, processes)
     settings = settings_of(context)
     if processes == 1:
         from workers.main import run

@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from fleet.cli.base import Group, ask, become, example, json_option, settings_of
-from fleet.cli.processes import metrics_port_option, supervised
+from fleet.cli.processes import check_metrics_ports, metrics_port_option, supervised
 from fleet.cli.reading import fleet_of, reading
 from fleet.cli.server import PORT
 from fleet.cli.table import show_json, show_table
@@ -48,6 +48,7 @@ def sqs(
     own = settings.sqs
     own = replace(own, host=own.host if host is None else host, port=own.port if port is None else port)
     settings = replace(settings, sqs=own)
+    check_metrics_ports(context, metrics_port, processes)
     if processes == 1:
         from fleet.broker.sqs.main import run
 
@@ -71,7 +72,11 @@ def sqs(
 @json_option
 @click.pass_context
 def queues(context: click.Context, as_json: bool) -> None:
-    """The queues behind the door, and how much stands in each."""
+    """The queues behind the door, and how much stands in each.
+
+    OUT is in flight: received, and neither deleted nor visible again. MOVING is on its way to another queue, as a dead
+    letter or by a move task. OLDEST is the age of the oldest message that is not in flight.
+    """
     from fleet.broker.sqs import look
 
     async def found() -> list[look.QueueNow]:
@@ -121,7 +126,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         show_json({**_document(now), "attributes": attributes, "tags": now.record.tags})
         return
     rows = [*sorted(attributes.items()), *((f"tag {key}", value) for key, value in sorted(now.record.tags.items()))]
-    show_table(["ATTRIBUTE", "VALUE"], rows, empty="")
+    show_table(["ATTRIBUTE", "VALUE"], rows, empty="", ends_in_prose=True)
 
 
 @sqs.command(epilog=example("fleet sqs purge orders --yes"))

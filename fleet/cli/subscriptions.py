@@ -25,7 +25,12 @@ _GROUPS = {
 _MOST_SHOWN = 60
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    epilog=example(
+        "fleet subscriptions add billing orders", "fleet subscriptions pull billing --ack", "fleet subscriptions list"
+    ),
+)
 def subscriptions() -> None:
     """Copies of what is published to a topic, to be pulled or pushed."""
 
@@ -46,7 +51,7 @@ def subscriptions() -> None:
 @click.option("--dead-letter-topic", metavar="TOPIC", help="Where a message goes when its attempts are spent.")
 @click.option("--max-delivery-attempts", type=int, help="How many those are. Default: 5.")
 @click.option("--max-messages", type=int, help="How many may be in flight.")
-@click.option("--max-bytes", type=int, help="How many bytes of data may be in flight.")
+@click.option("--max-bytes", type=int, help="How many bytes may be in flight, as stored.")
 @click.option("--filter", help="Which messages it gets, by their attributes, in Pub/Sub's language.")
 @click.option("--message-retention-seconds", type=float, help="What is older is dropped. Default: 604,800 (7 days).")
 @json_option
@@ -98,7 +103,7 @@ def list_(context: click.Context, as_json: bool) -> None:
             one["messages"],
             one["inFlight"],
             one["deadLettersWaiting"],
-            span(one["oldestSeconds"]),
+            _age(one),
         )
         for one in found
     ]
@@ -132,12 +137,13 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         ("Created", found["createdAt"]),
         ("Messages", f"{found['messages']:,}, {found['bytes']:,} bytes"),
         ("In flight", f"{found['inFlight']:,}, and {found['inBackoff']:,} in backoff"),
-        ("Oldest", span(found["oldestSeconds"])),
+        ("Oldest", _age(found)),
         ("Dead letters", f"{found['deadLettersWaiting']:,} waiting for their topic"),
     ):
         click.echo(f"{title:<13} {value}")
     for option, value in sorted(found["options"].items()):
-        click.echo(f"{option}: {', '.join(f'{k} {v}' for k, v in value.items()) if isinstance(value, dict) else value}")
+        named = value.items() if isinstance(value, dict) else ()
+        click.echo(f"{option}: {', '.join(f'{k} {_option(v)}' for k, v in named) or _option(value)}")
 
 
 @subscriptions.command(epilog=example("fleet subscriptions remove billing --yes"))
@@ -207,8 +213,9 @@ def seek(context: click.Context, name: str, time: str, as_json: bool) -> None:
     """Throw away what was published before TIME: `now`, or a date or time in ISO 8601. It goes forwards only."""
     try:
         before_ms = read_moment(utc() if time == "now" else time)
-    except ValueError as error:
-        raise click.UsageError(f"TIME: {error}.", context) from None
+    except ValueError:
+        words = f"TIME must be `now`, or a date or time in ISO 8601, is {time!r}."
+        raise click.UsageError(words, context) from None
 
     async def change() -> int:
         async with broker_of(context) as broker:
@@ -220,6 +227,16 @@ def seek(context: click.Context, name: str, time: str, as_json: bool) -> None:
         show_json({"name": name, "gone": gone})
     else:
         click.echo(f"{number(gone, 'message is', 'messages are')} gone.")
+
+
+def _age(subscription: dict[str, Any]) -> str:
+    return span(subscription["oldestSeconds"]) if subscription["messages"] else "-"
+
+
+def _option(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _show_messages(messages: list[PulledMessage], *, as_json: bool) -> None:

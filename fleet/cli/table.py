@@ -13,6 +13,7 @@ import click
 
 _GAP = "  "
 _LEAST, _LEAST_PROSE = 8, 30
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | dict.fromkeys(map(ord, "\t\n\r"), " ")
 
 
 def show_json(document: Any) -> None:
@@ -83,8 +84,9 @@ def _text(cell: object) -> str:
     if isinstance(cell, int):
         return f"{cell:,}"
     if isinstance(cell, list):
-        return ", ".join(map(str, cell)) or "-"
-    return str(cell)
+        return ", ".join(map(_text, cell)) or "-"
+    # What strangers sent is shown too: it must not break a row, nor write to the terminal.
+    return str(cell).translate(_CONTROLS)
 
 
 def _cut(text: str, width: int) -> str:

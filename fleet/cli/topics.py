@@ -16,7 +16,10 @@ from fleet.operate.publish import Published, from_lines, publish_all
 from fleet.words import number
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    epilog=example("fleet topics add orders", "fleet topics publish orders --body hello", "fleet topics list"),
+)
 def topics() -> None:
     """Names to publish to: every subscription of a topic gets a copy of each message."""
 

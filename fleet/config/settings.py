@@ -34,9 +34,18 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _HTTP_VERSIONS = {"2": "HTTP_2", "HTTP/2": "HTTP_2", "1.1": "HTTP_1_1", "HTTP/1.1": "HTTP_1_1"}
 
 
-def _setting(default: Any, *, env: str = "", least: float | None = None, hidden: bool = False) -> Any:
-    """A field: `env` is its name in the seeds, `least` the smallest value, `hidden` keeps it out of every repr."""
-    return field(default=default, repr=not hidden, metadata={"env": env, "least": least, "hidden": hidden})
+def _setting(
+    default: Any, *, env: str = "", least: float | None = None, most: float | None = None, hidden: bool = False
+) -> Any:
+    """A field: `env` is its name in the seeds, `least` and `most` bound it, `hidden` keeps it out of every repr."""
+    return field(
+        default=default, repr=not hidden, metadata={"env": env, "least": least, "most": most, "hidden": hidden}
+    )
+
+
+def _port(default: int) -> Any:
+    # The system takes a larger number modulo 65,536, and listens where nobody looks.
+    return _setting(default, least=0, most=65_535)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +75,7 @@ class EgressSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     host: str = _setting("127.0.0.1")
-    port: int = _setting(8420, least=0)
+    port: int = _port(8420)
     token: str = _setting("", hidden=True)
     """For reads and writes. An address that is not loopback needs one; once set, it is asked for everywhere."""
     viewer_token: str = _setting("", hidden=True)
@@ -76,7 +85,7 @@ class ServerSettings:
 class SqsSettings:
     endpoint_override: str = _setting("", env="SQS_ENDPOINT_OVERRIDE")
     host: str = _setting("127.0.0.1")
-    port: int = _setting(9324, least=0)
+    port: int = _port(9324)
     access_keys: str = _setting("", hidden=True)
     """Of the SQS door: `ID:SECRET`, comma-separated. An address that is not loopback needs one."""
     region: str = _setting("us-east-1")
@@ -86,7 +95,7 @@ class SqsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PubsubSettings:
     host: str = _setting("127.0.0.1")
-    port: int = _setting(8085, least=0)
+    port: int = _port(8085)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +330,7 @@ def _converted(
     if key == ("config", "source") and isinstance(value, str):
         return _absolute_sources(value, base)
     if kind in (int, float):
-        return _number(value, kind, metadata.get("least"), from_text=from_text, shown=shown)
+        return _number(value, kind, metadata, from_text=from_text, shown=shown)
     if kind is bool:
         if from_text:
             value = {"true": True, "1": True, "false": False, "0": False}.get(value.lower())
@@ -341,7 +350,8 @@ def _converted(
     return base / value if kind is Path else value
 
 
-def _number(value: Any, kind: type[int] | type[float], least: float | None, *, from_text: bool, shown: str) -> Any:
+def _number(value: Any, kind: type, bounds: Mapping[str, Any], *, from_text: bool, shown: str) -> Any:
+    least, most = bounds.get("least"), bounds.get("most")
     if kind is float and isinstance(value, str):
         # A duration: "5m", "30s", "1.5" (seconds).
         match = _DURATION.fullmatch(value.strip())
@@ -350,9 +360,9 @@ def _number(value: Any, kind: type[int] | type[float], least: float | None, *, f
         value = int(value) if re.fullmatch(r"[+-]?\d{1,15}", value.strip()) else None
     wanted = (int, float) if kind is float else int
     fits = isinstance(value, wanted) and not isinstance(value, bool) and math.isfinite(value)
-    if not fits or (least is not None and value < least):
-        floor = "" if least is None else f" of at least {least}"
-        raise ValueError(f"must be {'a duration (like 30s or 5m)' if kind is float else 'an integer'}{floor}{shown}")
+    if not fits or (least is not None and value < least) or (most is not None and value > most):
+        span = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+        raise ValueError(f"must be {'a duration (like 30s or 5m)' if kind is float else 'an integer'}{span}{shown}")
     return kind(value)
 
 

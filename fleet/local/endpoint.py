@@ -26,6 +26,7 @@ import httptools
 import msgspec
 import uvloop
 
+from fleet.listening import listen
 from fleet.operate.journal import Journal
 
 _MAX_BODY_BYTES = 1024 * 1024
@@ -82,7 +83,7 @@ async def serve(options: EndpointOptions, on_listening: Callable[[str], None]) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     sink = Sink(options)
-    server = await loop.create_server(sink.connect, options.host, options.port, backlog=4096)
+    server = await loop.create_server(sink.connect, sock=listen(options.host, options.port), backlog=4096)
     host, port = server.sockets[0].getsockname()[:2]
     on_listening(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     await stop.wait()

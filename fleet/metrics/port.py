@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 
 from fleet.errors import InvalidConfig
@@ -36,7 +37,7 @@ async def serve_metrics(port: int | None, counted: Callable[[], Awaitable[Counte
     try:
         server = await asyncio.start_server(answer, "127.0.0.1", port, limit=_HEAD_BYTES)
     except OSError as error:
-        raise InvalidConfig(f"metrics port {port}: {error.strerror or error}") from error
+        raise InvalidConfig(f"metrics port {port}: {os.strerror(error.errno) if error.errno else error}") from error
     log.info("metrics at http://127.0.0.1:%d/metrics", server.sockets[0].getsockname()[1])
     async with server:
         await server.serve_forever()

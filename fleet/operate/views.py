@@ -17,7 +17,7 @@ from fleet.state import observe, present
 from fleet.state.connect import Client
 from fleet.state.observe import InFlight, PoolView, QueueView
 from fleet.state.registry import ConfigRevision, Registry
-from fleet.words import utc
+from fleet.words import unnamed, utc
 
 _DEPTH_WITHIN_S = 5.0
 _SOURCES_AT_ONCE = 16
@@ -200,7 +200,7 @@ async def _depth(queue: QueueConfig, gate: asyncio.Semaphore) -> DepthNow:
         except TimeoutError:
             return None, f"its source did not answer within {_DEPTH_WITHIN_S:g} s"
         except FleetError as error:
-            return None, str(error)
+            return None, unnamed(queue.name, str(error))
 
 
 def queue_json(queue: QueueNow) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fleet.config.router import QueueConfig
 from fleet.errors import FleetError, InvalidConfig
 from fleet.sources.base import Checked
 from fleet.sources.open import OpenSource, adapter_for, open_source
+from fleet.words import unnamed
 
 log = logging.getLogger("fleet.sources")
 
@@ -21,7 +22,7 @@ def refusal_of(queue: QueueConfig, *, open_source: OpenSource = open_source) -> 
     try:
         open_source(queue.name, queue.uri, queue.visibility_timeout_s * 1000, connections=queue.connections)
     except InvalidConfig as error:
-        return str(error)
+        return unnamed(queue.name, str(error))
     return ""
 
 
@@ -53,7 +54,7 @@ async def problem_of(queue: QueueConfig, *, open_source: OpenSource = open_sourc
     except TimeoutError:
         return f"it could not be opened within {within_s:g} s"
     except FleetError as error:
-        return str(error)
+        return unnamed(queue.name, str(error))
     except Exception as error:
         # There is no full list of what a broker's library may raise, and its message may quote a password.
         log.debug("queue %s", queue.name, exc_info=error)

@@ -154,7 +154,7 @@ def test_an_error_is_one_line(alone: Fleet, arguments: list[str], code: int, wor
 
 
 def test_what_is_no_redis_url_is_a_wrong_call_of_every_command() -> None:
-    for command in leaves_of(command_family):
+    for command in commands_of(command_family):
         result = CliRunner().invoke(command_family, [*command, "--redis", "foo"], prog_name="fleet")
         assert (result.exit_code, "Invalid value for '--redis': not a Redis URL: foo" in result.output) == (2, True), (
             command
@@ -172,22 +172,28 @@ def test_a_wrong_password_is_refused_and_shown_nowhere(alone: Fleet) -> None:
             assert "hunter2" not in result.err
 
 
+def test_a_port_that_is_taken_is_named_in_one_line(alone: Fleet) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = alone.run("endpoint", "--port", str(port))
+    assert (answer.code, answer.err) == (1, f"fleet: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+
+
 def test_every_command_has_help_with_an_example(alone: Fleet) -> None:
     listed = [line.split()[0] for line in alone.run("--help").out.partition("Commands:\n")[2].splitlines() if line]
     assert set(listed[: listed.index("Example:")]) == set(command_family.commands)
-    for command in list(leaves_of(command_family)):
+    for command in commands_of(command_family):
         result = CliRunner().invoke(command_family, [*command, "--help"], prog_name="fleet")
         assert result.exit_code == 0
         for words in ("Example:", "--redis", "--config"):
             assert words in result.output, command
 
 
-def leaves_of(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+def commands_of(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    yield path
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
-            yield from leaves_of(child, *path, name)
-    else:
-        yield path
+            yield from commands_of(child, *path, name)
 
 
 def test_a_configuration_is_checked_without_a_fleet(alone: Fleet) -> None:

@@ -54,6 +54,14 @@ def test_a_check_names_queues_that_no_adapter_takes(tmp_path: Path) -> None:
     assert "s3cret" not in checked.out + checked.err
 
 
+def test_a_check_needs_no_redis_for_queues_that_are_kept_there(tmp_path: Path) -> None:
+    uris = ("fleet://own", "fleet://sqs/orders", "fleet://subscription/audit", "fleet://subscription/1")
+    (tmp_path / "router.json").write_text(json.dumps({"queues": [{"queueUri": uri} for uri in uris]}))
+    checked = Fleet(tmp_path).run("config", "check", "router.json", "--json").document
+    assert len(checked["remarks"]) == 1
+    assert checked["remarks"][0].startswith("queue fleet://subscription/1: fleet://subscription/NAME: ")
+
+
 def test_a_visibility_that_does_not_outlast_a_takeover_is_warned_about_with_the_reason(tmp_path: Path) -> None:
     queues = {
         "hasty": (f"sqlite:///{tmp_path}/q.db?queue=hasty", 19),

@@ -94,7 +94,7 @@ def test_a_syncer_that_can_be_asked_configures_a_thousand_pools(tmp_path: Path) 
         fleet = Fleet(tmp_path, {"FLEET_REDIS_URL": redis.url})
         (tmp_path / "router.json").write_text(json.dumps({"processingPools": [{"code": f"P{i}"} for i in range(1000)]}))
         with fleet.running("syncer", "--config", "router.json") as syncer:
-            syncer.says("1001 pools")
+            syncer.says("1,001 pools")
             assert len(fleet.run("pools", "--json").document) == 1001
             assert "Too many connections" not in syncer.text()
             assert syncer.stop() == 0

@@ -52,6 +52,7 @@ def test_doors_that_share_a_port_serve_one_queue_and_people_see_what_is_in_it(
         shown = fleet.run("sqs", "show", "orders", *here).out
         assert re.search(r"^VisibilityTimeout +30$", shown, re.MULTILINE)
         assert re.search(r"^tag team +a$", shown, re.MULTILINE)
+        assert policy in shown
         asked = fleet.run("sqs", "purge", "orders", *here)
         assert (asked.code, "3 messages of orders would be gone" in asked.err) == (2, True)
         assert fleet.run("sqs", "purge", "orders", "--yes", *here).out == "3 messages are gone.\n"
@@ -65,6 +66,13 @@ def test_an_address_that_others_reach_needs_keys(fleet: Fleet, redis_server: Red
     answer = fleet.run("sqs", "--host", "0.0.0.0", "--port", "0", "--redis", redis_server.url)
     assert (answer.code, answer.err.count("\n")) == (1, 1)
     assert "FLEET_SQS_ACCESS_KEYS" in answer.err
+
+
+def test_processes_that_can_have_no_metrics_port_are_not_started(fleet: Fleet, redis_server: RedisServer) -> None:
+    for role in ("sqs", "worker"):
+        many = (role, "--processes", "2", "--metrics-port", "65535", "--redis", redis_server.url)
+        answer = fleet.run(*many)
+        assert (answer.code, answer.err.count("\n"), "the last is 65535" in answer.err) == (2, 1, True), answer.err
 
 
 def test_up_brings_a_door_where_one_is_asked_for(fleet: Fleet) -> None:

@@ -63,7 +63,14 @@ def test_subscriptions_are_made_with_their_options_and_shown(fleet: Broker) -> N
         "retryPolicy": {"minimumBackoff": 1, "maximumBackoff": 9}, "flowControl": {"maxMessages": 7},
         "deadLetterPolicy": {"deadLetterTopic": "dead", "maxDeliveryAttempts": 3},
     }  # fmt: skip
-    assert "deadLetterPolicy: deadLetterTopic dead, maxDeliveryAttempts 3" in fleet.subscriptions("show", "billing").out
+    people = fleet.subscriptions("show", "billing").out.splitlines()
+    assert people[5] == "Oldest        -"
+    assert people[7:10] == [
+        "ackDeadlineSeconds: 60",
+        "deadLetterPolicy: deadLetterTopic dead, maxDeliveryAttempts 3",
+        "filter: attributes:kind",
+    ]
+    assert "messageOrdering: yes" in people
     (listed,) = fleet.subscriptions("list", "--json").document
     assert listed == shown
     assert "attributes:kind" in fleet.topics("show", "orders").out
@@ -143,7 +150,11 @@ def test_seek_throws_away_what_was_published_before(subscribed: Broker) -> None:
         ("subscriptions pull billing --max 0", 2, "--max"),
         ("subscriptions show nobody", 1, "Subscription not found: nobody"),
         ("subscriptions remove nobody", 1, "Subscription not found: nobody"),
-        ("subscriptions seek billing yesterday", 2, "TIME"),
+        (
+            "subscriptions seek billing yesterday",
+            2,
+            "TIME must be `now`, or a date or time in ISO 8601, is 'yesterday'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(subscribed: Broker, arguments: str, code: int, says: str) -> None:

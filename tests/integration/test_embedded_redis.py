@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,29 @@ def test_the_wheel_is_found_without_being_imported() -> None:
         check=False,
     )  # fmt: skip
     assert found.returncode == 0
+
+
+def test_the_server_is_the_same_in_a_shell_with_and_without_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = tmp_path / "redis-server"
+    server.touch(0o755)
+    scripts = sysconfig.get_path("scripts")
+    assert (Path(scripts) / "redis-server").exists()
+    for path in (str(tmp_path), f"{scripts}{os.pathsep}{tmp_path}"):
+        monkeypatch.setenv("PATH", path)
+        assert find_executable() == str(server)
+    monkeypatch.setenv("PATH", scripts)
+    assert find_executable() == find_executable(programs=())
+
+
+def test_an_older_server_does_not_begin_with_nothing_beside_data_of_a_newer_one(tmp_path: Path) -> None:
+    (tmp_path / "appendonlydir").mkdir()
+    wheel = find_executable(programs=())
+    with pytest.raises(StateUnavailable, match="holds data of Redis 7 or later, and .* is older"):
+        EmbeddedRedis(directory=tmp_path, persist=True, executable=wheel).start()
+    with EmbeddedRedis(directory=tmp_path, executable=wheel) as one_that_reads_nothing:
+        assert find_running(tmp_path) == one_that_reads_nothing.url
 
 
 def test_it_works_in_a_path_with_spaces_under_any_umask(tmp_path: Path) -> None:

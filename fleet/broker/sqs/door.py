@@ -105,7 +105,8 @@ class Door:
             return _refused(error, protocol, request_id)
         except (StateUnavailable, StateFull) as error:
             outcome = FAILED
-            log.warning("request %s: %s", request_id, error)
+            # Without the id of the request: an outage is one line, however many requests meet it.
+            log.warning("requests are answered by 503: %s", error)
             return _refused(errors.service_unavailable(), protocol, request_id)
         except Exception:
             outcome = FAILED

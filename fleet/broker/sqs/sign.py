@@ -42,7 +42,8 @@ def parse_keys(text: str) -> dict[str, str]:
     for number, pair in enumerate((one.strip() for one in text.split(",") if one.strip()), 1):
         key, colon, secret = pair.partition(":")
         if not colon or not secret or _KEY.match(key) is None:
-            raise InvalidConfig(f"FLEET_SQS_ACCESS_KEYS: key {number} is not written ID:SECRET")
+            rule = "an ID has 3 to 128 letters, digits and . - _"
+            raise InvalidConfig(f"FLEET_SQS_ACCESS_KEYS: key {number} is not written ID:SECRET ({rule})")
         if key in keys:
             raise InvalidConfig(f"FLEET_SQS_ACCESS_KEYS: {key} is there twice")
         keys[key] = secret

@@ -40,6 +40,13 @@ def test_prose_on_a_terminal_goes_on_below_itself(
     assert last[at:] == "short"
 
 
+def test_what_strangers_sent_breaks_no_row_and_does_not_write_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_table(("DATA", "MORE"), [("a\nb\tc\x1b[31m\0", ["\x9b2J", "e\u0301\u4e2d"])], empty="")
+    assert capsys.readouterr().out.splitlines()[1] == "a b c\\x1b[31m\\x00  \\x9b2J, e\u0301\u4e2d"
+
+
 def test_names_are_cut_to_the_width(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, shown(capsys, prose=False))) == 80

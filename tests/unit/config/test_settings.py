@@ -99,6 +99,9 @@ def test_durations_are_read_as_people_write_them(tmp_path: Path, text: str, seco
         ("FLEET_LEASE_TTL_MS", "fast", "FLEET_LEASE_TTL_MS: must be an integer of at least 100"),
         ("FLEET_LEASE_TTL_MS", "1.5", "must be an integer"),
         ("FLEET_LEASE_TTL_MS", "1", "of at least 100, is"),
+        ("FLEET_SERVER_PORT", "65536", "FLEET_SERVER_PORT: must be an integer from 0 to 65535, is"),
+        ("FLEET_SQS_PORT", "70000", "from 0 to 65535"),
+        ("FLEET_PUBSUB_PORT", "-1", "from 0 to 65535"),
         ("MESSAGE_ROUTER_ENABLED", "maybe", "MESSAGE_ROUTER_ENABLED: must be true or false"),
         ("MESSAGE_ROUTER_SYNC_INTERVAL", "5 parsecs", "must be a duration"),
         ("MEDIATOR_HTTP_VERSION", "HTTP_3", "must be one of HTTP_2, HTTP_1_1"),
@@ -112,6 +115,7 @@ def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, wo
     ("text", "words"),
     [
         ("[lease]\nttl_ms = '5'", "[lease] ttl_ms: must be an integer of at least 100, is"),
+        ("[sqs]\nport = 70_000", "[sqs] port: must be an integer from 0 to 65535, is"),
         ("[lease]\nttl_ms = true", "[lease] ttl_ms: must be an integer"),
         ("[lease]\nttl_sm = 5", "[lease] ttl_sm: unknown, did you mean ttl_ms?"),
         ("[leese]\nttl_ms = 5", "leese: unknown, did you mean lease?"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fleet
-from fleet.words import at, number, read_moment, span, utc
+from fleet.words import at, number, read_moment, span, unnamed, utc
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,16 @@ def test_no_text_for_people_counts_a_noun_in_any_other_way() -> None:
 )
 def test_a_time_that_names_no_zone_is_utc(text: str, ms: int) -> None:
     assert read_moment(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("why", "rest"),
+    [
+        ("fleet://q: it is away", "it is away"),
+        ("queue fleet://q: it is away", "it is away"),
+        ("queue fleet://q2: it is away", "queue fleet://q2: it is away"),
+        ("SQS queue fleet://q: it is away", "SQS queue fleet://q: it is away"),
+    ],
+)
+def test_a_queue_is_not_named_twice(why: str, rest: str) -> None:
+    assert unnamed("fleet://q", why) == rest

@@ -13,6 +13,7 @@ from fleet.broker.sqs import errors
 from fleet.broker.sqs.call import Call, Reply
 from fleet.broker.sqs.door import Door
 from fleet.errors import NotUp, StateFull, StateUnavailable
+from fleet.state.outages import Outages
 from tests.unit.broker.sqs.wire import HOST, QUEUE, StoppedClock
 
 FORM = b"application/x-www-form-urlencoded; charset=utf-8"
@@ -196,6 +197,14 @@ async def test_when_redis_is_away_or_full_the_client_is_told_to_try_again(error:
     reply = await by_json(door(GetQueueUrl=raising(error)), "GetQueueUrl", b'{"QueueName":"q"}')
     assert (reply.status, kind(reply)) == (503, "ServiceUnavailable")
     assert header(reply, "x-amzn-query-error") == "ServiceUnavailable;Receiver"
+
+
+async def test_an_outage_of_redis_is_one_line_however_many_requests_meet_it(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        await by_json(door(GetQueueUrl=raising(StateUnavailable("it is away"))), "GetQueueUrl", b'{"QueueName":"q"}')
+    outages = Outages()
+    assert [outages.filter(record) for record in caplog.records] == [True, False]
+    assert caplog.messages[0] == "requests are answered by 503: it is away"
 
 
 async def test_any_other_error_is_ours_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
