@@ -87,8 +87,8 @@ if kind == 's' then
   local shown_before = redis.call('ZRANGEBYSCORE', hidden, '-inf', now, 'WITHSCORES', 'LIMIT', place or 0, most)
   local never = redis.call('LRANGE', fresh, 0, most - 1)
   looked_at = #shown_before / 2
-  -- Of what was never shown only the oldest can be too old.
-  while tidies and #never > 0 and not is_old(never[#never]) do never[#never] = nil end
+  -- Of what was never shown only the oldest can be too old, and only a task that names a queue has a place for it.
+  while tidies and not known[target] and #never > 0 and not is_old(never[#never]) do never[#never] = nil end
   local i, j = 1, 1
   while #seqs < most and (shown_before[i] or never[j]) do
     if not never[j] or (shown_before[i] and tonumber(shown_before[i + 1]) * 1000 <= tonumber(never[j])) then
