@@ -15,8 +15,8 @@
 --   tag: `ok`, `over` (as many are out as may be), `end` (with `place`: there is nothing behind), `stale` or `ahead`
 --   (with/own_queue.lua)
 --   with max_count -1 there are no messages, but the queues that are not known, each once
---   due_ms: when something may be shown, '' if nothing will; with `place`, how far it has looked from there. A group gives its messages
---   up to its first hidden one
+--   due_ms: when something may be shown, '' if nothing will; with `place`, how far it has looked from there
+--   message: a group gives its messages up to its first hidden one
 --   showing: how often it was shown; of kinds other than `f` also when first, and which queue it was moved from
 local state, bodies, hidden, ready, due, shown, delayed, fresh, out, origins, refs, outboxes,
   outbox, group_list = unpack(KEYS)
@@ -80,7 +80,7 @@ end
 -- The candidates, in order: their numbers, their lanes, and which of them may have been shown before.
 local seqs, lanes, again = {}, {}, {}
 local not_yet = {}
-local looked_at, is_end = 0, false
+local looked_at, is_end = 0
 local function is_old(seq)
   return retention_ms > 0 and tonumber(seq) / 1000 + retention_ms <= now
 end
