@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import fakeredis
 import pytest
@@ -24,9 +24,11 @@ ENGINES = (EngineMachine, StandardMachine, SubscriptionMachine)
 MACHINES = pytest.mark.parametrize("machine", [PoolMachine, QueueMachine, *ENGINES])
 
 
-def drive(machine: Machine, connected: Connected, *, examples: int, steps: int = 40) -> None:
+def drive(machine: Machine, connected: Connected, *, examples: int, steps: int = 40, **more: Any) -> None:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    profile = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=slow)
+    profile = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=slow, **more
+    )
     # Any factory will do, whatever its type says.
     made = cast("type[RuleBasedStateMachine]", partial(machine, connected))
     run_state_machine_as_test(made, settings=profile)
