@@ -13,7 +13,7 @@ import uvicorn
 from fleet.errors import FleetError, InvalidConfig
 
 STOP_WITHIN_S = 5
-_BACKLOG = 1024
+BACKLOG = 1024
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -26,7 +26,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
             if shared:
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             found.bind(address)
-            found.listen(_BACKLOG)
+            found.listen(BACKLOG)
         except BaseException:
             found.close()
             raise

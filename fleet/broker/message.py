@@ -6,6 +6,7 @@ which costs one byte.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ RESERVED_PREFIXES = ("goog", "googclient_")
 _NAMES = {name: name for name in ("data", "attributes", "ordering_key")}
 # A message of the seed may carry what publishing sets anew, and a pulled one what only its showing had.
 _SET_ANEW = {name: name for name in ("id", "publish_time", "delivery_attempt", "length", "ack_id")}
+_CONTROLS = re.compile("[\x00-\x1f\x7f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -124,6 +126,9 @@ def _check_ordering_key(ordering_key: Any) -> int:
         return 0
     if not isinstance(ordering_key, str):
         raise InvalidArgument(f"ordering_key must be text, is {type(ordering_key).__name__}")
+    if _CONTROLS.search(ordering_key):
+        # They separate fields in our records, and mark what stands without a key.
+        raise InvalidArgument("ordering_key holds a control character")
     return _bytes_of(ordering_key, "ordering_key", MAX_ORDERING_KEY_BYTES)
 
 

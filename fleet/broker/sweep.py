@@ -51,7 +51,10 @@ class Sweeper:
             log.info("subscription %s is left for later: %s", name, error)
 
     async def _sweep_one(self, pulled: Pulled) -> None:
-        if not pulled.record.detached:
+        if pulled.record.detached:
+            # Who deleted its topic may have died before he said so here, and nobody asks it for anything any more.
+            await pulled.engine.establish()
+        else:
             tidied = await pulled.engine.tidy(rules_of(pulled))
             if tidied.dropped:
                 self._counters.add(SUBSCRIPTION, pulled.name, "expired", tidied.dropped)

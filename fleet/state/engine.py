@@ -185,7 +185,7 @@ class Engine:
             if not answer[2] + answer[3]:
                 if answer[0] == "end":
                     return Taking((), None, moved, dropped)
-                place += _TIDY_AT_ONCE
+                place += int(answer[1])
 
     async def receive(self, most: int, rules: Rules) -> Taking:
         """Show the oldest messages that may be shown."""
@@ -306,14 +306,16 @@ class Engine:
             return capacity  # as `charge` will have it: nobody has asked yet, or since its figures changed
         return min(capacity, float(found[1]) + max(0, now_ms - int(found[2])) / 1000 * refill)
 
-    async def move(self, most: int, target: str, place: int, known: Sequence[str]) -> tuple[int, bool, Sequence[str]]:
+    async def move(
+        self, most: int, target: str, place: int, known: Sequence[str]
+    ) -> tuple[int, int | None, Sequence[str]]:
         """Have up to `most` that may be shown go to `target`, or if that is '' where each came from.
 
-        Looks from `place` on. Returns how many go, whether there is nothing behind, and which queues were met that are
-        not `known`: what would go there stays.
+        Looks from `place` on. Returns how many go, from which place on to look next if none did (None: there is nothing
+        behind), and which queues were met that are not `known`: what would go there stays.
         """
         answer = await self._receive(most, Rules(0, max_count=-1, target=target), place, known)
-        return answer[2], answer[0] == "end", answer[4:]
+        return answer[2], None if answer[0] == "end" else place + int(answer[1]), answer[4:]
 
     # What moves to another queue ----------------------------------------------------------------------
 

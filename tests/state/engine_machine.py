@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fleet.state.connect import Client
 from fleet.state.engine import (
@@ -27,64 +26,23 @@ from fleet.state.engine import (
     New,
     Rules,
     Stale,
+    Taking,
     Verdict,
     every_body,
 )
 from fleet.state.keys import OwnQueueKeys
 from fleet.state.topic import Copies, Topic
+from tests.state.engine_model import RETENTION_MS, Handle, Message, Model
 from tests.state.stage import NOON_MS
 
 T = TypeVar("T")
-VISIBILITY_MS, RETENTION_MS, MAX_COUNT = 30_000, 600_000, 2
+VISIBILITY_MS, MAX_COUNT = 30_000, 2
 BACKOFF_MS, MOST_BACKOFF_MS = 1_000, 3_000
-TARGET = "dead"
+TARGET, ATTEMPT, DAY_MS = "dead", "attempt", 86_400_000
 GROUPS = st.sampled_from(["", "a", "a", "b"])
-SELDOM = st.sampled_from([False] * 7 + [True])
-"""Of what leaves nothing: the rest would mostly happen to an empty queue."""
-
-
-@dataclass
-class Message:
-    number: int
-    group: str
-    body: str
-    ripe_ms: int
-    """Sent with a delay until then; 0 if not."""
-    until_ms: int = 0
-    """Hidden until then; 0 if it never was."""
-    deadline_ms: int = 0
-    times: int = 0
-    voided: bool = False
-    """Shown again at somebody's word, which ends the handle."""
-
-    def is_hidden(self, now_ms: int) -> bool:
-        return max(self.until_ms, self.ripe_ms) > now_ms
-
-    def is_old(self, now_ms: int) -> bool:
-        return self.number / 1000 + RETENTION_MS <= now_ms
-
-
-@dataclass
-class Handle:
-    number: str
-    times: int
-    group: str
-
-
-@dataclass
-class Model:
-    queue: list[Message] = field(default_factory=list)
-    outbox: list[str] = field(default_factory=list)
-    target: list[str] = field(default_factory=list)
-    dedup: dict[str, int] = field(default_factory=dict)
-
-    def of(self, number: str) -> Message | None:
-        return next((one for one in self.queue if one.number == int(number)), None)
-
-    def before(self, message: Message) -> list[Message]:
-        return [
-            one for one in self.queue if message.group and one.group == message.group and one.number < message.number
-        ]
+SELDOM = st.sampled_from([""] * 13 + ["purge", "another", "seek"])
+"""What begins from nothing: as often as other verbs, it would leave no queue old enough for anything to go wrong."""
+PAUSES = st.sampled_from([1, 999, 5_000, *[VISIBILITY_MS, VISIBILITY_MS + MOST_BACKOFF_MS] * 3, DEDUP_MS, RETENTION_MS])
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -98,6 +56,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.incarnation = 1
         self.model = Model()
         self.handles: list[Handle] = []
+        self.attempt: list[tuple[Message, int]] = []
+        """Of the last receive: what it was given, and hidden until when."""
         self.open()
         self.run(self.target.establish())
 
@@ -133,6 +93,12 @@ class EngineMachine(RuleBasedStateMachine):
         )
 
     # What comes and goes ------------------------------------------------------------------------------
+
+    @initialize(groups=st.lists(GROUPS, min_size=2, max_size=6))
+    def begin(self, groups: list[str]) -> None:
+        """With messages that are out: of most verbs it is they that matter."""
+        self.send(groups, delayed=False, dedup="")
+        self.receive(len(groups))
 
     @rule(
         groups=st.lists(GROUPS, min_size=1, max_size=4),
@@ -206,6 +172,45 @@ class EngineMachine(RuleBasedStateMachine):
             message.deadline_ms = message.until_ms = now_ms + VISIBILITY_MS
             message.until_ms += self.backoff(message.times)
             self.handles.append(Handle(showing.number, showing.times, showing.group))
+        if self.kind == "o" and taking.showings:
+            self.run(self.engine.note_attempt(ATTEMPT, taking.showings, "noted", keep_ms=DAY_MS))
+            self.attempt = [(message, message.until_ms) for message in map(model.of, self.numbers(taking)) if message]
+
+    @precondition(lambda self: self.attempt)
+    @rule()
+    def receive_again(self) -> None:
+        """By the id of the last attempt: the same, for as long again, unless something has become of one."""
+        given, self.attempt = self.attempt, []
+        found = self.run(self.engine.again(ATTEMPT, visibility_ms=VISIBILITY_MS))
+        if any(one not in self.model.queue or one.until_ms != was or was <= self.now_ms for one, was in given):
+            assert not found
+            return
+        assert [(int(one.number), one.times, note) for one, note in found] == [
+            (one.number, one.times, "noted") for one, _ in given
+        ]
+        for one, _ in given:
+            one.until_ms = one.deadline_ms = self.now_ms + VISIBILITY_MS
+        self.attempt = [(one, one.until_ms) for one, _ in given]
+
+    @precondition(lambda self: self.kind != "t")
+    @rule(most=st.integers(1, 4), seldom=SELDOM)
+    def move_by_a_task(self, most: int, seldom: str) -> None:
+        if seldom not in ("purge", "another"):
+            return
+        count, behind, unknown = self.run(self.engine.move(most, TARGET, 0, [TARGET]))
+        there = set(map(int, self.run(self.members())))
+        left = [one for one in self.model.queue if one.number not in there]
+        assert (count, list(unknown)) == (len(left), [])
+        assert not any(one.is_hidden(self.now_ms) for one in left)
+        self.model.outbox += [one.body for one in left]
+        self.model.queue = [one for one in self.model.queue if one.number in there]
+        if not count:
+            assert behind is None
+            assert all(self.model.before(one) or one.is_hidden(self.now_ms) for one in self.model.queue)
+
+    @staticmethod
+    def numbers(taking: Taking) -> list[str]:
+        return [one.number for one in taking.showings]
 
     @rule()
     def tidy(self) -> None:
@@ -245,7 +250,7 @@ class EngineMachine(RuleBasedStateMachine):
         return found
 
     @precondition(lambda self: self.handles)
-    @rule(data=st.data(), what=st.sampled_from(["d", "d", "h0", "h5000", "s0", "s7000", "m", "m", "m"]))
+    @rule(data=st.data(), what=st.sampled_from(["d", "d", "h0", "h0", "h5000", "s0", "s7000", "u", "m", "m"]))
     def conclude(self, data: st.DataObject, what: str) -> None:
         if what == "m":
             what = f"m{TARGET}"
@@ -267,7 +272,9 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.run(self.engine.conclude([verdict])) == [expected]
         if expected != DONE or message is None:
             return
-        if what[0] in "dm":
+        if what == "u":
+            message.times, message.until_ms, message.deadline_ms = handle.times - 1, self.now_ms, 0
+        elif what[0] in "dm":
             self.model.queue.remove(message)
             if what[0] == "m":
                 self.model.outbox.append(message.body)
@@ -276,11 +283,7 @@ class EngineMachine(RuleBasedStateMachine):
             message.until_ms += BACKOFF_MS if more else 0
             message.voided = what[0] == "s"
 
-    @rule(
-        ms=st.sampled_from(
-            [1, 999, 5_000, VISIBILITY_MS, VISIBILITY_MS + MOST_BACKOFF_MS, VISIBILITY_MS, DEDUP_MS, RETENTION_MS]
-        )
-    )
+    @rule(ms=PAUSES)
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         ours: list[Engine | Topic] = [self.engine, self.target]
@@ -299,17 +302,20 @@ class EngineMachine(RuleBasedStateMachine):
             elif step == "leave":
                 self.run(self.engine.leave(TARGET, getattr(self, "arrived", 0)))
 
-    @rule(really=SELDOM)
-    def purge(self, really: bool) -> None:
-        if not really:
-            return
-        assert self.run(self.engine.purge()) == len(self.model.queue)
-        self.model.queue, self.model.dedup = [], {}
+    @rule(how=SELDOM)
+    def wipe(self, how: str) -> None:
+        if how == "purge":
+            assert self.run(self.engine.purge()) == len(self.model.queue)
+            self.model.queue, self.model.dedup = [], {}
+        elif how == "another":
+            self.another_of_that_name()
+        elif how == "seek" and self.kind == "t" and self.model.queue:
+            bound = self.model.queue[len(self.model.queue) // 2].number
+            left = [one for one in self.model.queue if one.number >= bound]
+            assert self.run(self.engine.seek(bound)) == len(self.model.queue) - len(left)
+            self.model.queue = left
 
-    @rule(really=SELDOM)
-    def another_of_that_name(self, really: bool) -> None:
-        if not really:
-            return
+    def another_of_that_name(self) -> None:
         before = self.engine
         self.incarnation += 1
         self.open()
@@ -321,10 +327,8 @@ class EngineMachine(RuleBasedStateMachine):
             self.run(before.conclude([Verdict("1", 1, "", "d")]))
 
     @precondition(lambda self: self.kind == "t")
-    @rule(really=SELDOM)
-    def the_other_subscription_is_emptied(self, really: bool) -> None:
-        if not really:
-            return
+    @rule()
+    def the_other_subscription_is_emptied(self) -> None:
         self.run(self.other.purge())
 
     # What holds at any time ---------------------------------------------------------------------------
@@ -340,6 +344,9 @@ class EngineMachine(RuleBasedStateMachine):
         assert found.delayed == sum(one.ripe_ms > self.now_ms and not one.times for one in queue)
         if self.kind == "t":
             assert found.bytes == sum(len(one.body) for one in queue)
+            assert found.out_bytes >= sum(
+                len(one.body) for one in queue if one.deadline_ms > self.now_ms and not one.voided
+            )
             assert found.out == sum(one.deadline_ms > self.now_ms and not one.voided for one in queue)
 
     @invariant()
@@ -368,7 +375,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert self.run(self.client.exists(self.topic.keys.bodies, self.topic.keys.refs)) == 0
             self.carry("arrive leave", 1000)
             assert sorted(self.run(self.arrived_bodies())) == sorted(self.model.outbox)
-            kept = {self.engine.keys.state, self.engine.keys.seen}
+            kept = {self.engine.keys.state, self.engine.keys.seen, f"{self.engine.keys.prefix}attempt:{ATTEMPT}"}
             assert self.run(self.keys_left()) <= kept
         finally:
             self.run(self.client.aclose())

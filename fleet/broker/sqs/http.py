@@ -19,6 +19,7 @@ from fleet.broker.sqs import errors
 from fleet.broker.sqs.call import Reply
 from fleet.broker.sqs.door import Door, Headers, refusal
 from fleet.broker.sqs.errors import SqsError
+from fleet.listening import BACKLOG
 from fleet.waiting import happens
 
 BODY_BYTES = 7 * 1024 * 1024
@@ -64,7 +65,8 @@ class HttpServer:
 
     async def serve(self, listening: socket.socket) -> None:
         """Until `stop`; what is being answered then is answered, within STOP_WITHIN_S."""
-        server = await asyncio.get_running_loop().create_server(lambda: Connection(self), sock=listening)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(self), sock=listening, backlog=BACKLOG)
         try:
             while not await happens(self._stop, within_s=_LOOK_S):
                 self._look()
@@ -120,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
-        self._head_bytes = self._body_bytes = 0
+        self._head_bytes = self._body_bytes = self._kept_bytes = 0
 
     # The transport -------------------------------------------------------------------------------------
 
@@ -146,8 +148,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
+        # The parser keeps what it was given of a header until it is whole.
+        self._kept_bytes += len(data)
         try:
             self._parser.feed_data(data)
+            if self._kept_bytes > HEAD_BYTES:
+                self._refuse(refusal(errors.head_too_large(HEAD_BYTES), self._headers))
         except httptools.HttpParserUpgrade as upgrade:
             self._go_on_as_before(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
@@ -188,6 +194,7 @@ class Connection(asyncio.Protocol):
         self._headers[name] = value if known is None else known + b"," + value
 
     def _count_head(self, count: int) -> None:
+        self._kept_bytes = 0
         self._head_bytes += count
         if self._head_bytes > HEAD_BYTES:
             raise errors.head_too_large(HEAD_BYTES)
@@ -200,6 +207,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(_CONTINUE)
 
     def on_body(self, part: bytes) -> None:
+        self._kept_bytes = 0
         self._body_bytes += len(part)
         if self._body_bytes > BODY_BYTES:
             raise errors.too_large(BODY_BYTES)
@@ -238,8 +246,11 @@ class Connection(asyncio.Protocol):
         if self._is_lost:
             return
         is_last = is_last or self._server.is_stopping
+        if method == "HEAD":
+            reply.body = b""
         self._write(reply, is_last=is_last)
         if is_last:
+            self.until_s = self._loop.time() + ARRIVES_WITHIN_S
             self._transport.close()
         else:
             self._next()

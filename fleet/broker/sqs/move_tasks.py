@@ -149,14 +149,14 @@ class TaskVerbs:
                 if most <= 0:
                     return moved, False, False
                 target = PREFIX + task.target if task.target else ""
-                count, at_end, unknown = await engine.move(most, target, place, sorted(known.there))
+                count, behind, unknown = await engine.move(most, target, place, sorted(known.there))
                 moved += count
                 if count:
                     await self._courier.carry(queue)
                 elif not await known.learn(unknown):
-                    if at_end:
+                    if behind is None:
                         break
-                    place += most  # what has no place to go back to stays
+                    place = behind  # what has no place to go back to stays
         return moved, True, bool(known.gone)
 
     # ---------------------------------------------------------------------------------------------------

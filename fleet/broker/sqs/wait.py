@@ -120,6 +120,9 @@ class Receiving:
 
     async def _round(self) -> int | None:
         """Ask once for everybody. Returns after how many ms there may be something; None: a signal will say."""
+        for asker in self._askers:
+            if asker.is_gone():
+                self._answer(asker)
         askers = [asker for asker in self._askers if not asker.answer.done()]
         due_ms: int | None = None
         self._is_cut = False

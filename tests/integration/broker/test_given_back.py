@@ -11,7 +11,7 @@ from fleet.broker.core import Broker
 from fleet.broker.errors import SubscriptionNotFound
 from fleet.broker.message import Message
 from fleet.broker.options import SubscriptionOptions
-from fleet.broker.pull import acked, hidden, nacked
+from fleet.broker.pull import What, acked, given_back, hidden, nacked
 from tests.servers.local import RedisServer
 
 
@@ -62,3 +62,18 @@ async def test_of_many_that_are_settled_at_once_each_is_told_apart(redis_server:
         await broker.unregister_subscription("sub")
         with pytest.raises(SubscriptionNotFound):
             await broker.settle("sub", [(one, acked)])
+
+
+@pytest.mark.parametrize("then", [nacked, acked, hidden(60_000), given_back])
+@pytest.mark.parametrize("first", [nacked, given_back])
+async def test_a_showing_that_one_verdict_has_ended_no_other_of_the_same_call_ends_again(
+    redis_server: RedisServer, first: What, then: What
+) -> None:
+    async with Broker.connected(redis_server.url) as broker:
+        await subscribed(broker)
+        await broker.publish("topic", [Message(b"one")])
+        [message] = await broker.pull("sub", 10)
+        showing = acks.decode(message.ack_id)
+        assert await broker.settle("sub", [(showing, first), (showing, then)]) == [True, False]
+        depths = (await broker.all_depths(["sub"]))["sub"]
+        assert (depths.messages, depths.hidden, depths.out, depths.out_bytes) == (1, 0, 0, 0)

@@ -293,6 +293,7 @@ def test_br_016_a_letter_waits_for_a_topic_that_would_keep_it(
         {"data": b"", "attributes": {"goog": "v"}},
         {"data": b"", "attributes": {"googclient_x": "v"}},
         {"data": b"", "attributes": {"k": 1}},
+        {"data": b"", "ordering_key": "\x1e"},
     ],
 )
 def test_br_017_a_publish_with_one_wrong_message_publishes_none(

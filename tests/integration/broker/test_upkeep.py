@@ -11,6 +11,7 @@ from fleet.broker import by_lease, sweep
 from fleet.broker.errors import InvalidArgument
 from fleet.broker.options import SubscriptionOptions
 from fleet.broker.queue import MessageQueue
+from fleet.broker.register import Register
 from fleet.state.keys import BrokerKeys
 from tests.clocks import HandClock
 from tests.servers.local import RedisServer
@@ -99,6 +100,26 @@ def test_what_is_older_than_the_retention_is_swept_though_nobody_pulls(
     take_all(message_queue, "long")
     assert texts(message_queue, "sub") == []
     assert stored() == before
+
+
+def test_a_deletion_of_a_topic_that_was_cut_off_is_finished_by_the_sweep(
+    message_queue: MessageQueue, wait: Wait, stored: Callable[[], Mapping[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message_queue.register_topic("topic")
+    message_queue.register_subscription("sub", "topic", message_ordering=True)
+    message_queue.publish("topic", [{"data": b"a"}, {"data": b"b", "ordering_key": "k"}])
+
+    async def die(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Register, "_empty", die)
+        with pytest.raises(InterruptedError):
+            message_queue.unregister_topic("topic")
+    message_queue._broker.directory.forget(subscription="sub")  # as another process, which sweeps
+    wait(60)
+    left = {key.rpartition(":")[2] for key in stored()}
+    assert left <= {"state", "subscriptions"}
 
 
 def test_the_retention_is_of_pub_sub_by_default_and_has_its_range() -> None:

@@ -218,11 +218,13 @@ def test_a_task_brings_each_message_back_to_its_own_source_with_its_count_at_zer
 
 def test_a_task_brings_everything_to_the_queue_it_names(sqs: Shop) -> None:
     _, dead = filled(sqs)
+    sqs.send(dead, "direct")
     target = sqs.queue()
     start(sqs, dead, DestinationArn=arn_of(target))
     until(lambda: tasks(sqs, dead)[0]["Status"] == "COMPLETED", 15)
     assert tasks(sqs, dead)[0]["DestinationArn"] == arn_of(target)
-    assert sorted(sqs.bodies(target, WaitTimeSeconds=10)) == ["0", "1", "2"]
+    assert sorted(sqs.bodies(target, WaitTimeSeconds=10)) == ["0", "1", "2", "direct"]
+    assert sqs.counts(dead) == (0, 0, 0)
 
 
 def test_a_task_moves_at_its_rate_and_stops_when_it_is_cancelled(timed: Shop, clocked: ClockedDoor) -> None:

@@ -92,6 +92,8 @@ def test_what_the_caller_changes_afterwards_changes_nothing() -> None:
         ),
         ({"ordering_key": 7}, "ordering_key must be text, is int"),
         ({"ordering_key": "k" * 1025}, "ordering_key has 1025 bytes, the limit is 1024"),
+        ({"ordering_key": "\x1e1"}, "ordering_key holds a control character"),
+        ({"ordering_key": "a\x1fb"}, "ordering_key holds a control character"),
         ({"atributes": {}}, "a message: unknown name 'atributes', did you mean attributes?"),
         ({"orderinKey": ""}, "a message: unknown name 'orderinKey', did you mean ordering_key?"),
         ({7: ""}, "a message: unknown name 7"),

@@ -30,7 +30,7 @@ local any_noted = redis.call('EXISTS', shown) == 1
 local noted = any_noted and read_many('HMGET', shown, seqs) or {}
 
 local answer, gone, hide, note, touched, lanes, done, heads = { 'ok' }, {}, {}, {}, {}, {}, {}, {}
-local not_out, deadline = {}, {}
+local not_out, deadline, ended = {}, {}, {}
 
 -- Takes it out of its group; nil if it does not stand there: a handle with another group than its message's is not valid.
 local function leave_group(group, seq)
@@ -56,7 +56,8 @@ local function refusal(i, seq, count)
   -- Bodies of a subscription are its topic's: one may be there for others.
   if not until_ms[i] then return kind ~= 't' and redis.call('HEXISTS', bodies, seq) == 1 and 0 or -1 end
   if kind == 's' then return nil end
-  if (string.match(noted[i] or '', '^[%d.]+') or '1') ~= count then return 0 end
+  -- What was read of it is from before this call, which may have ended the showing already.
+  if ended[seq] or (string.match(noted[i] or '', '^[%d.]+') or '1') ~= count then return 0 end
   if kind ~= 'f' and tonumber(deadlines[i] or 0) <= now then return -2 end
   return nil
 end
@@ -85,6 +86,7 @@ for i = 1, total do
       local hidden_until = text(now + tonumber(ms ~= '' and ms or 0) + tonumber(more ~= '' and more or 0))
       hide[#hide + 1], hide[#hide + 2] = hidden_until, seq
       until_ms[i] = hidden_until
+      ended[seq] = verb ~= 'h' or nil
       if verb == 'h' then
         deadline[#deadline + 1], deadline[#deadline + 2] = text(now + tonumber(ms)), seq
         deadlines[i] = deadline[#deadline - 1]

@@ -15,7 +15,8 @@
 --   tag: `ok`, `over` (as many are out as may be), `end` (with `place`: there is nothing behind), `stale` or `ahead`
 --   (with/own_queue.lua)
 --   with max_count -1 there are no messages, but the queues that are not known, each once
---   due_ms: when something may be shown, '' if nothing will; a group gives its messages up to its first hidden one
+--   due_ms: when something may be shown, '' if nothing will; with `place`, how far it has looked from there
+--   message: a group gives its messages up to its first hidden one
 --   showing: how often it was shown; of kinds other than `f` also when first, and which queue it was moved from
 local state, bodies, hidden, ready, due, shown, delayed, fresh, out, origins, refs, outboxes,
   outbox, group_list = unpack(KEYS)
@@ -79,7 +80,7 @@ end
 -- The candidates, in order: their numbers, their lanes, and which of them may have been shown before.
 local seqs, lanes, again = {}, {}, {}
 local not_yet = {}
-local looked_at
+local looked_at, is_end = 0
 local function is_old(seq)
   return retention_ms > 0 and tonumber(seq) / 1000 + retention_ms <= now
 end
@@ -87,8 +88,9 @@ if kind == 's' then
   local shown_before = redis.call('ZRANGEBYSCORE', hidden, '-inf', now, 'WITHSCORES', 'LIMIT', place or 0, most)
   local never = redis.call('LRANGE', fresh, 0, most - 1)
   looked_at = #shown_before / 2
-  -- Of what was never shown only the oldest can be too old.
-  while tidies and #never > 0 and not is_old(never[#never]) do never[#never] = nil end
+  is_end = looked_at < most
+  -- Of what was never shown only the oldest can be too old, and only a task that names a queue has a place for it.
+  while tidies and not known[target] and #never > 0 and not is_old(never[#never]) do never[#never] = nil end
   local i, j = 1, 1
   while #seqs < most and (shown_before[i] or never[j]) do
     if not never[j] or (shown_before[i] and tonumber(shown_before[i + 1]) * 1000 <= tonumber(never[j])) then
@@ -103,29 +105,40 @@ if kind == 's' then
   if j > 1 then redis.call('LTRIM', fresh, j - 1, -1) end
 else
   local asked = most > 0 and redis.call('ZRANGE', ready, place or 0, (place or 0) + most - 1) or {}
-  looked_at = #asked
+  is_end = #asked < most
   if #asked > 0 and kind == 'f' then per_lane = math.max(per_lane, math.ceil(most / #asked)) end
   local alone = {}
   for i = 1, #asked do
-    if #seqs >= most then break end
+    if #seqs >= most then
+      is_end = false
+      break
+    end
     local lane = asked[i]
+    local stays = true
     if string.sub(lane, 1, 1) == ALONE then
       seqs[#seqs + 1], lanes[#lanes + 1] = string.sub(lane, 2), lane
       alone[#alone + 1] = seqs[#seqs]
     else
       local listed = redis.call('LRANGE', group_list .. lane, 0, math.min(per_lane, most - #seqs) - 1)
       local until_ms = #listed > 0 and redis.call('ZMSCORE', hidden, unpack(listed))
-      if #listed == 0 then redis.call('ZREM', ready, lane) end
+      if #listed == 0 then
+        redis.call('ZREM', ready, lane)
+        stays = false
+      end
       for j = 1, #listed do
         local ripe_ms = tonumber(until_ms[j] or delay_ms > 0 and math.floor(tonumber(listed[j]) / 1000) + delay_ms or 0)
         if ripe_ms > now then
-          if j == 1 then not_yet[#not_yet + 1], not_yet[#not_yet + 2] = text(ripe_ms), lane end
+          if j == 1 then
+            not_yet[#not_yet + 1], not_yet[#not_yet + 2] = text(ripe_ms), lane
+            stays = false
+          end
           break
         end
         if until_ms[j] then again[#again + 1] = listed[j] end
         seqs[#seqs + 1], lanes[#lanes + 1] = listed[j], lane
       end
     end
+    if stays then looked_at = looked_at + 1 end
   end
   for from = 1, #alone, 2000 do
     local part = { unpack(alone, from, math.min(from + 1999, #alone)) }
@@ -147,7 +160,8 @@ for i, before in ipairs(read_many('HMGET', shown, again)) do
   times[again[i]], firsts[again[i]] = math.floor(tonumber(often or (kind == 'f' and 1 or 0))), first
 end
 
-local values = read_many('HMGET', bodies, seqs)
+-- All that is looked at may be hundreds of MiB: where nothing is shown, only what moves is read.
+local values = tidies and {} or read_many('HMGET', bodies, seqs)
 local sources = kind ~= 'f' and redis.call('EXISTS', origins) == 1 and read_many('HMGET', origins, seqs) or {}
 local answer = { 'ok', '', 0, 0 }
 local hide, noted, are_out, out_bytes, taken, wait = {}, {}, {}, 0, {}, {}
@@ -163,7 +177,7 @@ for i = 1, #seqs do
   end
   local old = is_old(seq)
   if bytes_left <= 0 then break end
-  if not values[i] then
+  if not values[i] and not (tidies and redis.call('HEXISTS', bodies, seq) == 1) then
     -- Its body is gone, and so is the message: what a wipe by hand left behind.
     old = true
   end
@@ -230,7 +244,8 @@ if #dropped + #moving > 0 then
     local group = lane and string.sub(lane, 1, 1) ~= ALONE and lane or ''
     local to = target ~= '' and target or sources[i]
     local often = max_count < 0 and -1 or times[seqs[i]] or 0
-    move(queue, outboxes, outbox, to, seqs[i], often, firsts[seqs[i]] or '', group, values[i])
+    local body = values[i] or redis.call('HGET', bodies, seqs[i])
+    move(queue, outboxes, outbox, to, seqs[i], often, firsts[seqs[i]] or '', group, body)
   end
   if kind == 't' then
     redis.call('HINCRBY', state, 'messages', -#gone)
@@ -264,7 +279,8 @@ else
   if #dropped + #moving > 0 or (#not_yet > 0 and redis.call('EXISTS', ready) == 1) then next_ms = now end
   if next_ms then answer[2] = text(math.max(1, next_ms - now)) end
   if tidies then
-    if looked_at < most then answer[1] = 'end' end
+    answer[2] = text(looked_at)
+    if is_end then answer[1] = 'end' end
   elseif not queue.waits then redis.call('HSET', state, 'waits', 1) end
 end
 return answer

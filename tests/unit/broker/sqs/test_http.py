@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from logging.handlers import BufferingHandler
 from typing import Any, TypeAlias
@@ -217,6 +218,43 @@ async def test_a_client_that_leaves_before_its_request_is_whole_is_not_answered(
         await eventually(lambda: not served.server.connections)
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [LIST + b"x-a: ", LIST + b"x-", LIST + b"transfer-encoding: chunked\r\n\r\n0\r\nx-a: ", b""],
+    ids=["a header", "a name", "a trailer", "nothing"],
+)
+async def test_what_has_no_end_is_refused_before_it_fills_our_memory(begun: bytes) -> None:
+    """The parser keeps a header to itself until it is whole."""
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(begun)
+        endless = (b"a" if begun else b"\r\n") * HEAD_BYTES
+        async with asyncio.timeout(ANSWER_S):
+            for _ in range(100):
+                if served.server.connections and next(iter(served.server.connections))._is_refused:
+                    break
+                writer.write(endless)
+                await writer.drain()
+            assert (await read_one(reader))[0] == 431
+
+
+async def test_the_answer_to_a_head_is_a_head() -> None:
+    async with serving() as served:
+        asked = b"HEAD /?Action=ListQueues HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        head, _, body = (await served.answered(asked)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ") and b"\r\ncontent-length: 0" not in head
+    assert body == b""
+
+
+async def test_hundreds_may_come_at_once() -> None:
+    async with serving() as served:
+        await asyncio.sleep(0)  # it listens
+        # Nobody is accepted meanwhile.
+        with contextlib.ExitStack() as stack:
+            for _ in range(300):
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=0.9))
+
+
 @pytest.mark.parametrize("sent", [b"", asking("a"), asking("a")[:-1]], ids=["nothing", "a request", "half a request"])
 async def test_who_does_nothing_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     for name, seconds in {"IDLE_S": 0.2, "ARRIVES_WITHIN_S": 0.2, "_LOOK_S": 0.05}.items():
@@ -240,6 +278,23 @@ async def test_who_does_not_take_its_answers_is_not_kept_for_ever(monkeypatch: p
     async with serving(verb) as served:
         _, writer = await served.connect()
         writer.write(request() * 3)
+        await eventually(lambda: len(served.server.connections) == 1)
+        await eventually(lambda: not served.server.connections, within_s=ANSWER_S)
+
+
+async def test_who_does_not_take_his_last_answer_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little enough of it may be left over that we are not told to pause."""
+    monkeypatch.setattr(http, "ARRIVES_WITHIN_S", 0.3)
+    monkeypatch.setattr(http, "_LOOK_S", 0.05)
+
+    async def verb(_: Call) -> dict[str, Any] | None:
+        for connection in served.server.connections:
+            connection._transport.set_write_buffer_limits(high=100_000_000)
+        return {"QueueUrls": ["x" * 20_000_000]}
+
+    async with serving(verb) as served:
+        _, writer = await served.connect()
+        writer.write(request(more=b"connection: close\r\n"))
         await eventually(lambda: len(served.server.connections) == 1)
         await eventually(lambda: not served.server.connections, within_s=ANSWER_S)
 

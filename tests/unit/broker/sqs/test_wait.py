@@ -108,6 +108,18 @@ async def test_who_has_gone_is_answered_nothing_and_keeps_nothing() -> None:
     assert receiving.waiting == 0
 
 
+async def test_who_went_while_he_waited_is_given_nothing_of_what_comes() -> None:
+    script = Script(NOTHING, showings(1))
+    receiving = script.receiving()
+    has_gone = False
+    gone = asyncio.create_task(ask(receiving, is_gone=lambda: has_gone))
+    await eventually(lambda: script.calls == 1)
+    has_gone = True
+    there = asyncio.create_task(ask(receiving))
+    async with asyncio.timeout(SOON_S):
+        assert [await there, await gone] == [["1"], []]
+
+
 async def test_who_waits_at_a_queue_that_was_forgotten_asks_the_one_that_is_known_now() -> None:
     receiving = Script().receiving()
     waits = asyncio.create_task(ask(receiving))
