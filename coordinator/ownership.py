@@ -208,7 +208,8 @@ class Ownership:
         except FleetError as error:
             # The next take-over, ours or another's, finds whatever was half done.
             if self._setbacks.failed(name, str(error)):
-                log.error("queue %s: %s", name, error)
+                # An outage of Redis is logged once, and known by its error.
+                log.error("queue %s: %s", name, error if isinstance(error, StateError) else unnamed(name, str(error)))
             self._warn_of(one, error)
         finally:
             one.closing = True

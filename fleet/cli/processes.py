@@ -35,6 +35,11 @@ def check_metrics_ports(context: click.Context, first: int | None, processes: in
             f"--metrics-port {first}: {processes} processes take the ports from there on, and the last is {_PORTS - 1}."
         )
         raise click.UsageError(text, context)
+    if first is not None and processes > 1:
+        from fleet.listening import listen
+
+        for port in range(first, first + processes):
+            listen("127.0.0.1", port).close()
 
 
 @click.command(

@@ -46,7 +46,7 @@ def sqs(
         return None
     settings = settings_of(context)
     own = settings.sqs
-    own = replace(own, host=own.host if host is None else host, port=own.port if port is None else port)
+    own = replace(own, host=host or own.host, port=own.port if port is None else port)
     settings = replace(settings, sqs=own)
     check_metrics_ports(context, metrics_port, processes)
     if processes == 1:
@@ -166,7 +166,7 @@ def _document(one: object) -> dict[str, object]:
         "notVisible": one.counts.not_visible,
         "delayed": one.counts.delayed,
         "moving": one.counts.moving,
-        "oldestSeconds": round(one.counts.oldest_s, 3),
+        "oldestSeconds": round(one.counts.oldest_s, 3) if one.counts.visible else None,
         "deadLetterQueue": redrive.target if redrive else None,
     }
 

@@ -67,15 +67,20 @@ def add(context: click.Context, /, name: str, topic: str, as_json: bool, **given
         if found := {key: options.pop(key) for key in names if key in options}:
             options[group] = found
 
-    async def change() -> bool:
+    async def change() -> tuple[bool, str]:
         async with broker_of(context) as broker:
             with called_rightly(context):
                 read = SubscriptionOptions.read(options)
                 was_there = await broker.get_subscription(name) is not None
                 await broker.register_subscription(name, topic, read)
-            return was_there
+            policy = read.dead_letter_policy
+            if policy is None or await broker.get_topic(policy.dead_letter_topic) is not None:
+                return was_there, ""
+            return was_there, policy.dead_letter_topic
 
-    was_there = ask(change())
+    was_there, missing = ask(change())
+    if missing:
+        click.echo(f"note: there is no topic {missing} yet; until then what fails for good stays here", err=True)
     if as_json:
         show_json({"name": name, "topic": topic, "created": not was_there})
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,7 +16,7 @@ async def publish(request: Request) -> Response:
     """{"messages": [{"data" or "dataBase64", "attributes", "orderingKey"}]}: all of them or none, and their ids."""
     name, body = request.path_params["name"], await read_json(request)
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-        raise HTTPException(400, 'the body must be {"messages": [...]}')
+        raise InvalidArgument('the body must be {"messages": [...]}')
     only_fields(body, ("messages",))
     messages = []
     for place, given in enumerate(body["messages"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,10 @@ def test_processes_that_can_have_no_metrics_port_are_not_started(fleet: Fleet, r
         many = (role, "--processes", "2", "--metrics-port", "65535", "--redis", redis_server.url)
         answer = fleet.run(*many)
         assert (answer.code, answer.err.count("\n"), "the last is 65535" in answer.err) == (2, 1, True), answer.err
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            answer = fleet.run(role, "--processes", "2", "--metrics-port", str(port), "--redis", redis_server.url)
+        assert (answer.code, answer.err.count("\n"), "in use" in answer.err) == (1, 1, True), answer.err
 
 
 def test_up_brings_a_door_where_one_is_asked_for(fleet: Fleet) -> None:
