@@ -59,14 +59,15 @@ def test_sigterm_ends_streams_and_pulls_at_once_and_readers_go_on_at_the_next_do
         message.ack()
 
     port = free_port()
-    with client_of(f"127.0.0.1:{port}") as google, ExitStack() as stack:
+    # A reader says what becomes of what it holds as it ends, and says so for a minute if no door is there to hear it.
+    with client_of(f"127.0.0.1:{port}") as google, ExitStack() as doors, ExitStack() as readers:
         with running_pubsub_door(redis_server.url, port=port) as door:
             topic = google.new_topic()
             subscription = google.new_subscription(topic)
             other = google.new_subscription(topic)
             google.publish(topic, "one")
             google.ack(other, *google.pull(other))
-            future = stack.enter_context(reading(google, subscription, handle))
+            future = readers.enter_context(reading(google, subscription, handle))
             google.publish(topic, "held")
             assert held.wait(TIMEOUT_S)
             assert bodies(google.pull(other)) == ["held"]
@@ -75,7 +76,7 @@ def test_sigterm_ends_streams_and_pulls_at_once_and_readers_go_on_at_the_next_do
             door.server.process.send_signal(signal.SIGTERM)
             assert door.server.process.wait(4) == 0
             assert list(waiting.result().received_messages) == []
-        stack.enter_context(running_pubsub_door(redis_server.url, port=port))
+        doors.enter_context(running_pubsub_door(redis_server.url, port=port))
         google.publish(topic, "two")
         until(lambda: "two" in got)
         assert not future.done()
