@@ -67,7 +67,7 @@ class Broker:
         self._puller = Puller(self.directory, self._carry, self.counters)
         self._waits = Waits(client, url)
         self._giving_back: set[asyncio.Task[None]] = set()
-        self.sweeper = Sweeper(self.directory, self._carry, self.counters)
+        self.sweeper = Sweeper(self.directory, self._register, self._carry, self.counters)
 
     @classmethod
     @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from fleet.state.engine import Stale
 FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 """For how long it is remembered that something was deleted, for callers that have not heard of it."""
 _TRIES = 20
+_TOPIC, _SUBSCRIPTION = "topic", "subscription"
 
 
 class Register:
@@ -53,7 +54,8 @@ class Register:
             topic = await self._directory.topic(name)
             if topic is None:
                 raise TopicNotFound(name)
-            changes, after = [Change("topics", name, topic.text, "")], {}
+            gone = msgspec.structs.replace(topic.record, incarnation=topic.record.incarnation + 1)
+            changes, after = [Change("topics", name, topic.text, ""), _leaves(_TOPIC, name, gone)], {}
             for one in topic.record.subscriptions:
                 seen = await self._directory.subscription(one)
                 if seen is not None:
@@ -65,8 +67,7 @@ class Register:
                 break
         else:
             raise FailedPrecondition(f"topic {name} changes all the time")
-        gone = msgspec.structs.replace(topic.record, incarnation=topic.record.incarnation + 1)
-        await self._directory.state_of(name, gone).establish(keep_ms=FORGOTTEN_AFTER_MS)
+        await self._end_topic(name, gone)
         for one, record in after.items():
             await self._empty(one, record)
         self._directory.forget(topic=name)
@@ -109,7 +110,8 @@ class Register:
             seen = await self._directory.subscription(name)
             if seen is None:
                 raise SubscriptionNotFound(name)
-            changes, narrower = [Change("subscriptions", name, seen.text, "")], None
+            gone = msgspec.structs.replace(seen.record, incarnation=seen.record.incarnation + 1)
+            changes = [Change("subscriptions", name, seen.text, ""), _leaves(_SUBSCRIPTION, name, gone)]
             of = None if seen.record.detached else await self._directory.topic(seen.record.topic)
             if of is not None:
                 names = tuple(one for one in of.record.subscriptions if one != name)
@@ -119,13 +121,33 @@ class Register:
                 break
         else:
             raise FailedPrecondition(f"subscription {name} changes all the time")
-        if narrower is not None:
-            # First, so that nobody publishes to it behind our back.
-            with contextlib.suppress(Stale):
-                await self._directory.state_of(seen.record.topic, narrower).establish()
-        gone = msgspec.structs.replace(seen.record, incarnation=seen.record.incarnation + 1)
-        await self._empty(name, gone)
+        await self._end_subscription(name, gone)
         self._directory.forget(topic=seen.record.topic, subscription=name)
+
+    async def finish_removals(self) -> None:
+        """Those whose remover died before the last of it was done."""
+        async for key, text in self._directory.catalogue.all("leaving"):
+            kind, name, _ = key.split(" ")
+            if kind == _TOPIC:
+                await self._end_topic(name, msgspec.json.decode(text, type=TopicRecord))
+            else:
+                await self._end_subscription(name, msgspec.json.decode(text, type=SubscriptionRecord))
+
+    async def _end_topic(self, name: str, gone: TopicRecord) -> None:
+        with contextlib.suppress(Stale):
+            await self._directory.state_of(name, gone).establish(keep_ms=FORGOTTEN_AFTER_MS)
+        await self._change(_left(_TOPIC, name, gone))
+
+    async def _end_subscription(self, name: str, gone: SubscriptionRecord) -> None:
+        topic = await self._directory.topic(gone.topic)
+        # Stale: it has changed again, or one of that name was made anew, and whoever did that has said so.
+        with contextlib.suppress(Stale):
+            if topic is not None:
+                # First, so that nobody publishes to it behind our back.
+                await self._directory.state_of(gone.topic, topic.record).establish()
+        with contextlib.suppress(Stale):
+            await self._empty(name, gone)
+        await self._change(_left(_SUBSCRIPTION, name, gone))
 
     async def _empty(self, name: str, record: SubscriptionRecord) -> None:
         """Throw away what it holds; what is with somebody cannot be acked any more."""
@@ -144,3 +166,12 @@ class Register:
     def _check_same(name: str, there: Seen[SubscriptionRecord], topic: str, options: SubscriptionOptions) -> None:
         if there.record.topic != topic or there.record.options != options or there.record.detached:
             raise AlreadyExists(f"Subscription exists with another topic or other options: {name}")
+
+
+def _leaves(kind: str, name: str, gone: TopicRecord | SubscriptionRecord) -> Change:
+    """With what removes it: whoever comes by later finishes that."""
+    return Change("leaving", f"{kind} {name} {gone.incarnation}", "", written(gone))
+
+
+def _left(kind: str, name: str, gone: TopicRecord | SubscriptionRecord) -> Change:
+    return Change("leaving", f"{kind} {name} {gone.incarnation}", written(gone), "")

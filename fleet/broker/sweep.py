@@ -12,6 +12,7 @@ from fleet.broker.counts import SUBSCRIPTION
 from fleet.broker.directory import Directory, Pulled
 from fleet.broker.errors import BrokerError
 from fleet.broker.pull import rules_of
+from fleet.broker.register import Register
 from fleet.metrics.counters import Counters
 
 log = logging.getLogger("fleet.broker")
@@ -21,8 +22,15 @@ MOST_CARRIED = 200
 
 
 class Sweeper:
-    def __init__(self, directory: Directory, carry: Callable[[Pulled], Awaitable[object]], counters: Counters) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        register: Register,
+        carry: Callable[[Pulled], Awaitable[object]],
+        counters: Counters,
+    ) -> None:
         self._directory = directory
+        self._register = register
         self._counters = counters
         self._carry = carry
         self._carried = ""
@@ -30,6 +38,7 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Drop what is too old, move what was shown too often, clear what was thrown away."""
+        await self._register.finish_removals()
         for name in await self._directory.subscriptions():
             await self._each(name, self._sweep_one)
 

@@ -10,8 +10,8 @@ from fleet.state.keys import BrokerKeys
 from fleet.state.scan import pages
 from fleet.state.scripts import script
 
-Table = Literal["topics", "subscriptions", "queues", "tasks"]
-_TABLES: Sequence[Table] = ("topics", "subscriptions", "queues", "tasks")
+Table = Literal["topics", "subscriptions", "queues", "tasks", "leaving"]
+_TABLES: Sequence[Table] = ("topics", "subscriptions", "queues", "tasks", "leaving")
 
 
 class Change(NamedTuple):

@@ -317,6 +317,8 @@ class BrokerKeys:
     queues = "{broker}:queues"
     tasks = "{broker}:tasks"
     """What moves from a dead-letter queue, by that queue."""
+    leaving = "{broker}:leaving"
+    """Topics and subscriptions that are removed and may still hold something."""
     sweeper = "{broker}:sweeper"
     """The lease of the one process that looks for what others left undone with topics."""
     sqs_sweeper = "{broker}:sqs_sweeper"

@@ -108,6 +108,8 @@ class Connection(asyncio.Protocol):
         """Whether the other side takes our answers more slowly than we write them."""
         self._is_refused = False
         """Whether what comes is thrown away."""
+        self._refusal: Reply | None = None
+        """What is still to be said of it, when those before it are answered."""
         self._is_deaf = False
         """Whether we do not read: what it sends before it was answered may wait in its own buffers."""
         self.until_s = self._loop.time() + IDLE_S
@@ -261,8 +263,10 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             self._start(self._waiting.popleft())
             return
+        if self._refusal is not None:
+            refused, self._refusal = self._refusal, None
+            self._write_refusal(refused)
         if self._is_refused:
-            self._write_refusal()
             return
         self.until_s = self._loop.time() + IDLE_S
         if self._server.is_stopping:
@@ -287,8 +291,8 @@ class Connection(asyncio.Protocol):
         self._is_refused, self._refusal = True, reply
         self._next()
 
-    def _write_refusal(self) -> None:
-        self._write(self._refusal, is_last=True)
+    def _write_refusal(self, reply: Reply) -> None:
+        self._write(reply, is_last=True)
         self._transport.write_eof()
         self.until_s = self._loop.time() + _LINGER_S
         self._listen()

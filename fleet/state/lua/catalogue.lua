@@ -1,7 +1,7 @@
 -- catalogue: change entries of the broker's catalogue, all of them or none: only if each is what the caller has seen.
--- KEYS topics subscriptions queues tasks sqs_due
+-- KEYS topics subscriptions queues tasks leaving sqs_due
 -- ARGV entry …, four fields an entry: table name seen record
---   table: 1 to 4, as KEYS has them; seen: what stood there, '' for nothing; record: what stands there now, '' for nothing
+--   table: 1 to 5, as KEYS has them; seen: what stood there, '' for nothing; record: what stands there now, '' for nothing
 -- Returns 1, or 0 where something else stands there by now
 local FIELDS = 4
 local total = (#ARGV - 0) / FIELDS
@@ -10,8 +10,8 @@ for i = 1, total do
   local is = redis.call('HGET', KEYS[tonumber(ARGV[base + 1])], ARGV[base + 2]) or ''
   if is ~= ARGV[base + 3] then return 0 end
 end
-local topics, subscriptions, queues, tasks, sqs_due = unpack(KEYS)
-local tables = { topics, subscriptions, queues, tasks }
+local topics, subscriptions, queues, tasks, leaving, sqs_due = unpack(KEYS)
+local tables = { topics, subscriptions, queues, tasks, leaving }
 for i = 1, total do
   local base = (i - 1) * FIELDS
   local name, record = ARGV[base + 2], ARGV[base + 4]

@@ -122,6 +122,32 @@ def test_a_deletion_of_a_topic_that_was_cut_off_is_finished_by_the_sweep(
     assert left <= {"state", "subscriptions"}
 
 
+@pytest.mark.parametrize("step", ["_end_subscription", "_empty"])
+def test_a_removal_of_a_subscription_that_was_cut_off_is_finished_by_the_sweep(
+    message_queue: MessageQueue,
+    wait: Wait,
+    stored: Callable[[], Mapping[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    message_queue.register_topic("topic")
+    message_queue.register_subscription("sub", "topic", message_ordering=True)
+    message_queue.publish("topic", [{"data": b"a"}, {"data": b"b", "ordering_key": "k"}])
+    message_queue.pull("sub", 1)
+
+    async def die(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Register, step, die)
+        with pytest.raises(InterruptedError):
+            message_queue.unregister_subscription("sub")
+    wait(60)
+    assert {key.rpartition(":")[2] for key in stored()} <= {"state", "topics"}
+    message_queue.publish("topic", [{"data": b"nobody wants it"}])
+    assert {key.rpartition(":")[2] for key in stored()} <= {"state", "topics"}
+
+
 def test_the_retention_is_of_pub_sub_by_default_and_has_its_range() -> None:
     assert SubscriptionOptions.read().message_retention_seconds == 7 * DAY_S
     for wrong in (599, 31 * DAY_S + 1):
