@@ -1,4 +1,4 @@
-"""All circuit breakers of a worker, and their share in Redis.
+"""All circuit breakers of a process, a worker or a server, and their share in Redis.
 
 `admit` and `record` stand before and after every request, so they only look things up. What the fleet must know
 waits in `_to_say`, and `run` says it in order, one call at a time for an origin. Without Redis every worker goes

@@ -1,4 +1,4 @@
-"""The one way a request leaves Fleet: egress → sign → breaker → post → record. Workers and jobs both use it.
+"""The one way a request leaves Fleet: egress → breaker → sign → post → record. Workers and jobs both use it.
 
 A caller first asks whether it may send (`admit`), as it may have to wait, or to claim something before it sends. Then
 it posts on the ticket that it got. What came of that is recorded before the caller hears of it.

@@ -124,7 +124,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Too late: it is EXPIRED, or has just become so."""
+    """Too late: it has just become EXPIRED. One that was so before is `Over`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _SCHEMA = to_arrow_schema(schemas.PUBLISHED)
 
 
 def batch_publisher(to: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows of `TO_PUBLISH` in, rows of `PUBLISHED` out, batch by batch.
+    """What a task does: rows of `TO_PUBLISH` in, rows of `PUBLISHED` out, batch by batch.
 
     Not a data source's writer: what this has to say (counts, refusals, a lost lead) would not reach the driver.
     """
