@@ -74,7 +74,7 @@ def test_a_driver_whose_java_is_killed_in_publish_ends_with_one_line_and_the_nex
         assert first.popen.wait(30) == 1
         # Nothing of what Java says at each start. Its Python workers may say that they have lost it.
         said = first.text().splitlines()
-        assert said[0] == "leading"
+        assert said[0] == "the feed is leading"
         assert said.count("fleet: Spark has ended") == 1, first.text()
         last = works.start_driver()
         works.wait(lambda: works.store.stats()["QUEUED"] == JOBS, "not all queued")
