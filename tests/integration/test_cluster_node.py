@@ -12,6 +12,7 @@ import pytest
 from fleet.errors import StateUnavailable
 from fleet.state import observe
 from fleet.state.connect import Client, connected
+from fleet.state.connections import TIMEOUT_S
 from fleet.state.keys import PoolKeys
 from fleet.state.pool import Pool
 from fleet.state.registry import Registry
@@ -21,7 +22,7 @@ from tests.state.stage import pool_settings
 from tests.waiting import answered
 
 POOLS = [f"P{i}" for i in range(60)]
-AT_ONCE_S = 1.0
+AT_ONCE_S = TIMEOUT_S / 2
 """Of a call to a node that works, on a busy machine; one that waits for another's node takes five."""
 
 
