@@ -44,6 +44,8 @@ class Cluster(RedisCluster):
         self._lines: dict[str, Redis] = {}
         self._silent: dict[str, asyncio.Task[None]] = {}
         """Nodes that did not answer, and the task that asks each if it does again. Calls fail at once meanwhile."""
+        self._pings: set[asyncio.Task[None]] = set()
+        """Kept here: who waits for one may be cancelled once more while it ends."""
         self._looking: asyncio.Task[None] | None = None
         self._first = asyncio.Lock()
 
@@ -58,6 +60,7 @@ class Cluster(RedisCluster):
 
     async def aclose(self) -> None:
         await cancel([task for task in (self._looking, *self._silent.values()) if task is not None])
+        await cancel(self._pings)
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.aclose()
@@ -163,7 +166,7 @@ class Cluster(RedisCluster):
         """Wait until it answers. Calls to it fail at once meanwhile, and we keep asking where its slots are."""
         log.debug("node %s does not answer", node.name)
         line = self.line(node)
-        ping = asyncio.create_task(_ping(line))
+        ping = self._ping(line)
         try:
             while node.name in self.nodes_manager.nodes_cache:
                 await asyncio.wait({ping}, timeout=_LOOK_EVERY_S)
@@ -171,11 +174,17 @@ class Cluster(RedisCluster):
                     if ping.exception() is None:
                         return
                     await asyncio.sleep(_LOOK_EVERY_S / 2)
-                    ping = asyncio.create_task(_ping(line))
+                    ping = self._ping(line)
                 self._look_soon(node.name)
         finally:
-            await cancel([ping])
             self._silent.pop(node.name, None)
+            await cancel([ping])
+
+    def _ping(self, line: Redis) -> asyncio.Task[None]:
+        ping = asyncio.create_task(_ping(line))
+        self._pings.add(ping)
+        ping.add_done_callback(self._pings.discard)
+        return ping
 
     def _look_soon(self, failed: str) -> None:
         if self._looking is None or self._looking.done():
@@ -279,6 +288,7 @@ class _Pipeline(ClusterPipeline):
 
 
 async def _disconnect(nodes: Iterable[ClusterNode]) -> None:
-    for node in nodes:
+    """Waits for nothing: whoever is cancelled once more meanwhile would leave the rest open."""
+    for connection in [connection for node in nodes for connection in node._connections]:
         with contextlib.suppress(exceptions.RedisError, OSError):
-            await node.disconnect()
+            await connection.disconnect(nowait=True)

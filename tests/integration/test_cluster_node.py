@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from fleet import waiting
 from fleet.errors import StateUnavailable
 from fleet.state import observe
 from fleet.state.connect import Client, connected
@@ -115,7 +116,12 @@ async def test_a_process_may_start_while_a_node_hangs(cluster: RedisCluster) -> 
                 await Pool(client, healthy[0]).configure("1", pool_settings())
 
 
-async def test_a_node_that_was_killed_and_came_back_is_used_again() -> None:
+@pytest.mark.parametrize("again_s", [0.1, 0.0], ids=["", "cancelled over and over"])
+async def test_no_call_waits_for_a_node_that_was_killed_and_no_connection_is_left(
+    monkeypatch: pytest.MonkeyPatch, again_s: float
+) -> None:
+    """On a busy machine, who closes connections as it ends is cancelled once more meanwhile."""
+    monkeypatch.setattr(waiting, "_AGAIN_S", again_s)
     with running_redis_cluster() as cluster:
         async with connected(cluster.url) as client:
             gone, healthy = of_node(client, cluster.nodes[1])
